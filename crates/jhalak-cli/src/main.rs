@@ -1,0 +1,2 @@
+//! The jhalak command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! FlashAttention on x86-64 CPUs: tiled online softmax, forward and backward.

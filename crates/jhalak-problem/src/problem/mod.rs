@@ -1,0 +1,609 @@
+//! [`Problem`]: options and tensors, checked. The only place where anything is validated.
+
+mod backward;
+mod forward;
+mod sequences;
+
+
+pub use backward::{Backward, BackwardInputs, Gradient, GradientTargets, OutOrDelta};
+pub use forward::Forward;
+pub use sequences::{Sequence, UnusedRows};
+
+use crate::attention::Attention;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::matrix::{Matrix, MatrixMut};
+use crate::overlap::{overlaps_itself, views_overlap};
+use crate::philox::Dropout;
+use crate::tensor::{Device, TensorView, TensorViewMut};
+use crate::visibility::Visibility;
+
+/// A checked call: every size agrees, every option is in range, every address is inside its
+/// tensor. Engines rely on it and check nothing again.
+#[derive(Clone, Debug)]
+pub struct Problem<'a> {
+    q: TensorView<'a>,
+    k: TensorView<'a>,
+    v: TensorView<'a>,
+    packed: bool,
+    sequences: Vec<Sequence>,
+    heads_q: usize,
+    heads_k: usize,
+    scale: f64,
+    softcap: Option<f64>,
+    left: i64,
+    right: i64,
+    starts: Option<(i64, i64)>,
+    bias: Option<TensorView<'a>>,
+    mask: Option<TensorView<'a>>,
+    alibi_slopes: Option<TensorView<'a>>,
+    sinks: Option<TensorView<'a>>,
+    dropout: Option<Dropout>,
+    out_dtype: DType,
+}
+
+/// The largest |q_start| and |k_start|: positions and their differences stay within `i64`.
+const MAX_START: i64 = 1 << 61;
+
+impl<'a> Problem<'a> {
+    /// Checks a call's options and inputs.
+    ///
+    /// q is [B, Sq, Hq, D], k [B, Sk, Hk, D], v [B, Sk, Hk, Dv], of one floating-point dtype; with
+    /// `cu_seqlens` they are [total_q, Hq, D], [total_k, Hk, D] and [total_k, Hk, Dv].
+    ///
+    /// # Errors
+    /// An [`Error`] that names the argument, what it must be, and what it was.
+    pub fn new(
+        attention: &Attention<'a>,
+        q: TensorView<'a>,
+        k: TensorView<'a>,
+        v: TensorView<'a>,
+    ) -> Result<Self> {
+        check_devices(attention, &q, &k, &v)?;
+        check_dtypes(&q, &k, &v)?;
+        let packed = attention.cu_seqlens_q.is_some() || attention.cu_seqlens_k.is_some();
+        check_shapes(packed, &q, &k, &v)?;
+        let (heads_q, heads_k) = (dim(&q, 2), dim(&k, 2));
+        let heads_fit = if heads_k == 0 { heads_q == 0 } else { heads_q.is_multiple_of(heads_k) };
+        if !heads_fit {
+            return Err(Error::value(
+                "the number of query heads",
+                format!("a multiple of the {heads_k} key heads"),
+                heads_q,
+            ));
+        }
+        let sequences = match (&attention.cu_seqlens_q, &attention.cu_seqlens_k) {
+            (Some(cu_q), Some(cu_k)) => {
+                sequences::packed(attention, cu_q, cu_k, q.shape()[0], k.shape()[0])?
+            }
+            (None, None) => sequences::dense(attention, q.shape()[0], q.shape()[1], k.shape()[1])?,
+            _ => {
+                return Err(Error::Combination {
+                    argument: "cu_seqlens",
+                    rule: "must be given for q and for k",
+                });
+            }
+        };
+        let (left, right) = window_bounds(attention)?;
+        let problem = Problem {
+            q,
+            k,
+            v,
+            packed,
+            sequences,
+            heads_q,
+            heads_k,
+            scale: checked_scale(attention, dim(&q, 3))?,
+            softcap: checked_softcap(attention)?,
+            left,
+            right,
+            starts: checked_starts(attention)?,
+            bias: attention.bias,
+            mask: attention.mask,
+            alibi_slopes: attention.alibi_slopes,
+            sinks: attention.sinks,
+            dropout: checked_dropout(attention)?,
+            out_dtype: attention.out_dtype.unwrap_or(q.dtype()),
+        };
+        problem.check_optional_tensors()?;
+        if problem.out_dtype != q.dtype() && problem.out_dtype != DType::F32 {
+            return Err(Error::DType {
+                argument: "out_dtype",
+                expected: f32_or(q.dtype()),
+                got: problem.out_dtype,
+            });
+        }
+        Ok(problem)
+    }
+
+    fn check_optional_tensors(&self) -> Result<()> {
+        let (batch, heads) = (self.batch(), self.heads_q);
+        let (max_q, max_k) = self.max_seqlens();
+        for (argument, view) in [("bias", &self.bias), ("mask", &self.mask)] {
+            let Some(view) = view else { continue };
+            let wanted = [batch, heads, max_q, max_k];
+            let fits = view.shape().len() == 4
+                && view.shape().iter().zip(wanted).enumerate().all(|(d, (&size, n))| {
+                    size == n || size == 1 || (self.packed && d >= 2 && size >= n)
+                });
+            if !fits {
+                let expected = format!("{wanted:?}, or 1 in any of its places");
+                return Err(Error::shape(argument, expected, view.shape()));
+            }
+        }
+        if let Some(bias) = &self.bias {
+            self.check_f32_or_input_dtype("bias", bias)?;
+        }
+        if let Some(mask) = &self.mask {
+            check_dtype("mask", mask, DType::Bool)?;
+        }
+        if let Some(slopes) = &self.alibi_slopes {
+            check_dtype("alibi_slopes", slopes, DType::F32)?;
+            if slopes.shape() != [heads] && slopes.shape() != [batch, heads] {
+                let expected = format!("[{heads}] or [{batch}, {heads}]");
+                return Err(Error::shape("alibi_slopes", expected, slopes.shape()));
+            }
+        }
+        if let Some(sinks) = &self.sinks {
+            self.check_f32_or_input_dtype("sinks", sinks)?;
+            if sinks.shape() != [heads] {
+                return Err(Error::shape("sinks", format!("[{heads}]"), sinks.shape()));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_f32_or_input_dtype(
+        &self,
+        argument: &'static str,
+        view: &TensorView<'_>,
+    ) -> Result<()> {
+        if view.dtype() == DType::F32 || view.dtype() == self.dtype() {
+            return Ok(());
+        }
+        Err(Error::DType { argument, expected: f32_or(self.dtype()), got: view.dtype() })
+    }
+
+    /// The dtype of q, k and v.
+    pub fn dtype(&self) -> DType {
+        self.q.dtype()
+    }
+
+    /// The dtype of out.
+    pub fn out_dtype(&self) -> DType {
+        self.out_dtype
+    }
+
+    /// The dtype of lse: f32, or f64 for f64 inputs.
+    pub fn lse_dtype(&self) -> DType {
+        if self.dtype() == DType::F64 { DType::F64 } else { DType::F32 }
+    }
+
+    /// Whether the tensors hold packed sequences, [total, H, D].
+    pub fn is_packed(&self) -> bool {
+        self.packed
+    }
+
+    /// The number of sequences, B.
+    pub fn batch(&self) -> usize {
+        self.sequences.len()
+    }
+
+    /// The number of query heads, Hq.
+    pub fn heads_q(&self) -> usize {
+        self.heads_q
+    }
+
+    /// The number of key heads, Hk.
+    pub fn heads_k(&self) -> usize {
+        self.heads_k
+    }
+
+    /// Query heads that share a key head: Hq / Hk; query head h reads key head h / group.
+    pub fn group(&self) -> usize {
+        self.heads_q.checked_div(self.heads_k).unwrap_or(0)
+    }
+
+    /// The head dimension of q and k, D.
+    pub fn head_dim(&self) -> usize {
+        dim(&self.q, 3)
+    }
+
+    /// The head dimension of v and out, Dv.
+    pub fn head_dim_v(&self) -> usize {
+        dim(&self.v, 3)
+    }
+
+    /// Sequence `b` of the batch.
+    pub fn sequence(&self, b: usize) -> &Sequence {
+        &self.sequences[b]
+    }
+
+    /// The longest sequence's rows in q and in k, used or not.
+    pub fn max_seqlens(&self) -> (usize, usize) {
+        if !self.packed {
+            return (self.q.shape()[1], self.k.shape()[1]);
+        }
+        let longest = |rows: fn(&Sequence) -> usize| self.sequences.iter().map(rows).max();
+        (longest(|s| s.rows_q.len()).unwrap_or(0), longest(|s| s.rows_k.len()).unwrap_or(0))
+    }
+
+    /// The shape of out: [B, Sq, Hq, Dv] or [total_q, Hq, Dv].
+    pub fn out_shape(&self) -> Vec<usize> {
+        let mut shape = self.q.shape().to_vec();
+        *shape.last_mut().expect("q has 3 or 4 dimensions") = self.head_dim_v();
+        shape
+    }
+
+    /// The shape of lse: [B, Hq, Sq] or [Hq, total_q].
+    pub fn lse_shape(&self) -> Vec<usize> {
+        if self.packed {
+            vec![self.heads_q, self.q.shape()[0]]
+        } else {
+            vec![self.batch(), self.heads_q, self.q.shape()[1]]
+        }
+    }
+
+    /// What q·k is multiplied by.
+    pub fn scale(&self) -> f64 {
+        self.scale
+    }
+
+    /// The bound c of c·tanh(s/c), above 0, where scores are capped.
+    pub fn softcap(&self) -> Option<f64> {
+        self.softcap
+    }
+
+    /// Dropout, where it drops anything.
+    pub fn dropout(&self) -> Option<Dropout> {
+        self.dropout
+    }
+
+    /// Which keys the queries of sequence `b` see by position.
+    pub fn visibility(&self, b: usize) -> Visibility {
+        let s = &self.sequences[b];
+        let shift = self.query_position(b, 0) - self.key_position(0);
+        Visibility::new(s.used_q, s.used_k, shift, self.left, self.right)
+    }
+
+    /// The position of query `i` of sequence `b`.
+    pub fn query_position(&self, b: usize, i: usize) -> i64 {
+        let s = &self.sequences[b];
+        let start = match self.starts {
+            Some((q_start, _)) => q_start,
+            None => s.used_k as i64 - s.used_q as i64,
+        };
+        start + i as i64
+    }
+
+    /// The position of key `j` of any sequence.
+    pub fn key_position(&self, j: usize) -> i64 {
+        self.starts.map_or(0, |(_, k_start)| k_start) + j as i64
+    }
+
+    /// Query rows [used Sq, D] of sequence `b`, query head `h`.
+    pub fn q(&self, b: usize, h: usize) -> Matrix<'a> {
+        let s = &self.sequences[b];
+        rows_of(&self.q, self.packed, s.storage, s.rows_q.start, s.used_q, h)
+    }
+
+    /// Key rows [used Sk, D] of sequence `b`, key head `h`.
+    pub fn k(&self, b: usize, h: usize) -> Matrix<'a> {
+        let s = &self.sequences[b];
+        rows_of(&self.k, self.packed, s.storage, s.rows_k.start, s.used_k, h)
+    }
+
+    /// Value rows [used Sk, Dv] of sequence `b`, key head `h`.
+    pub fn v(&self, b: usize, h: usize) -> Matrix<'a> {
+        let s = &self.sequences[b];
+        rows_of(&self.v, self.packed, s.storage, s.rows_k.start, s.used_k, h)
+    }
+
+    /// Bias [used Sq, used Sk] of sequence `b`, query head `h`.
+    pub fn bias(&self, b: usize, h: usize) -> Option<Matrix<'a>> {
+        self.bias.as_ref().map(|view| self.score_matrix(view, b, h))
+    }
+
+    /// The bias tensor's own shape, with 1 where it is broadcast.
+    pub fn bias_shape(&self) -> Option<[usize; 4]> {
+        self.bias.as_ref().map(|view| std::array::from_fn(|d| view.shape()[d]))
+    }
+
+    /// Boolean mask [used Sq, used Sk] of sequence `b`, query head `h`.
+    pub fn mask(&self, b: usize, h: usize) -> Option<Matrix<'a>> {
+        self.mask.as_ref().map(|view| self.score_matrix(view, b, h))
+    }
+
+    /// ALiBi slope of sequence `b`, query head `h`.
+    pub fn alibi_slope(&self, b: usize, h: usize) -> Option<f64> {
+        self.alibi_slopes.as_ref().map(|slopes| match slopes.shape().len() {
+            1 => slopes.get_f64(&[h]),
+            _ => slopes.get_f64(&[b, h]),
+        })
+    }
+
+    /// Sink logit of query head `h`.
+    pub fn sink(&self, h: usize) -> Option<f64> {
+        self.sinks.as_ref().map(|sinks| sinks.get_f64(&[h]))
+    }
+
+    /// Rows of q, and so of out, lse and dq, that no sequence uses.
+    pub fn unused_queries(&self) -> Vec<UnusedRows> {
+        let used = self.sequences.iter().map(|s| {
+            let start = s.rows_q.start;
+            (s.storage, start..start + s.used_q)
+        });
+        let (storages, rows) = self.storage_shape(&self.q);
+        sequences::unused_rows(used, storages, rows)
+    }
+
+    /// Rows of k and v, and so of dk and dv, that no sequence uses.
+    pub fn unused_keys(&self) -> Vec<UnusedRows> {
+        let used = self.sequences.iter().map(|s| {
+            let start = s.rows_k.start;
+            (s.storage, start..start + s.used_k)
+        });
+        let (storages, rows) = self.storage_shape(&self.k);
+        sequences::unused_rows(used, storages, rows)
+    }
+
+    fn storage_shape(&self, view: &TensorView<'_>) -> (usize, usize) {
+        if self.packed { (1, view.shape()[0]) } else { (view.shape()[0], view.shape()[1]) }
+    }
+
+    fn score_matrix(&self, view: &TensorView<'a>, b: usize, h: usize) -> Matrix<'a> {
+        let s = &self.sequences[b];
+        score_window(view, b, h).matrix(s.used_q, s.used_k)
+    }
+
+    fn inputs(&self) -> [(&'static str, Option<&TensorView<'a>>); 7] {
+        [
+            ("q", Some(&self.q)),
+            ("k", Some(&self.k)),
+            ("v", Some(&self.v)),
+            ("bias", self.bias.as_ref()),
+            ("mask", self.mask.as_ref()),
+            ("alibi_slopes", self.alibi_slopes.as_ref()),
+            ("sinks", self.sinks.as_ref()),
+        ]
+    }
+
+    /// Refuses an output that overlaps itself, an input, or one of `others`.
+    fn check_output(
+        &self,
+        argument: &'static str,
+        output: &TensorView<'_>,
+        others: &[(&'static str, Option<TensorView<'_>>)],
+    ) -> Result<()> {
+        if output.device() != self.q.device() {
+            return Err(device_error(argument, self.q.device(), output.device()));
+        }
+        if overlaps_itself(output.layout()) {
+            return Err(Error::Overlap { argument, other: "itself" });
+        }
+        let inputs = self.inputs().map(|(name, view)| (name, view.copied()));
+        for (other, view) in inputs.iter().chain(others) {
+            if view.as_ref().is_some_and(|view| views_overlap(output, view)) {
+                return Err(Error::Overlap { argument, other });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Size of dimension `d` of the dense layout [B, S, H, D]; packed tensors lack the first.
+fn dim(view: &TensorView<'_>, d: usize) -> usize {
+    view.shape()[view.shape().len() + d - 4]
+}
+
+/// The part of a score-shaped tensor that belongs to one sequence and head.
+struct ScoreWindow<'v, 'a> {
+    view: &'v TensorView<'a>,
+    first: [usize; 4],
+}
+
+fn score_window<'v, 'a>(view: &'v TensorView<'a>, b: usize, h: usize) -> ScoreWindow<'v, 'a> {
+    let pick = |d: usize, i: usize| if view.shape()[d] == 1 { 0 } else { i };
+    ScoreWindow { view, first: [pick(0, b), pick(1, h), 0, 0] }
+}
+
+impl<'a> ScoreWindow<'_, 'a> {
+    fn matrix(&self, rows: usize, cols: usize) -> Matrix<'a> {
+        let strides = self.view.strides();
+        let ptr = if self.view.numel() == 0 {
+            self.view.as_ptr().cast()
+        } else {
+            self.view.element_ptr(&self.first)
+        };
+        let (dtype, device) = (self.view.dtype(), self.view.device());
+        Matrix::new(ptr, dtype, device, (rows, cols), (strides[2], strides[3]))
+    }
+}
+
+/// Rows `first..first + rows` of one head of a [storage, row, head, column] tensor.
+fn rows_of<'a>(
+    view: &TensorView<'a>,
+    packed: bool,
+    storage: usize,
+    first: usize,
+    rows: usize,
+    head: usize,
+) -> Matrix<'a> {
+    let strides = &view.strides()[usize::from(!packed)..];
+    let cols = dim(view, 3);
+    let ptr = if rows == 0 {
+        view.as_ptr().cast()
+    } else if packed {
+        view.element_ptr(&[first, head, 0])
+    } else {
+        view.element_ptr(&[storage, first, head, 0])
+    };
+    Matrix::new(ptr, view.dtype(), view.device(), (rows, cols), (strides[0], strides[2]))
+}
+
+/// As [`rows_of`], of an output.
+fn rows_of_mut<'s>(
+    view: &'s TensorViewMut<'_>,
+    packed: bool,
+    storage: usize,
+    first: usize,
+    rows: usize,
+    head: usize,
+) -> MatrixMut<'s> {
+    let strides = &view.strides()[usize::from(!packed)..];
+    let cols = view.shape()[view.shape().len() - 1];
+    let ptr = if rows == 0 {
+        std::ptr::null_mut()
+    } else if packed {
+        view.element_ptr(&[first, head, 0])
+    } else {
+        view.element_ptr(&[storage, first, head, 0])
+    };
+    MatrixMut::new(ptr, view.dtype(), (rows, cols), (strides[0], strides[2]))
+}
+
+fn f32_or(dtype: DType) -> String {
+    if dtype == DType::F32 { "f32".into() } else { format!("f32 or {dtype}") }
+}
+
+fn check_dtype(argument: &'static str, view: &TensorView<'_>, dtype: DType) -> Result<()> {
+    if view.dtype() == dtype {
+        return Ok(());
+    }
+    Err(Error::DType { argument, expected: dtype.to_string(), got: view.dtype() })
+}
+
+fn device_error(argument: &'static str, expected: Device, got: Device) -> Error {
+    Error::Device { argument, expected: expected.to_string(), got: got.to_string() }
+}
+
+fn check_devices(
+    attention: &Attention<'_>,
+    q: &TensorView<'_>,
+    k: &TensorView<'_>,
+    v: &TensorView<'_>,
+) -> Result<()> {
+    if q.device() != Device::Cpu {
+        return Err(device_error("q", Device::Cpu, q.device()));
+    }
+    let others = [
+        ("k", Some(k)),
+        ("v", Some(v)),
+        ("bias", attention.bias.as_ref()),
+        ("mask", attention.mask.as_ref()),
+        ("alibi_slopes", attention.alibi_slopes.as_ref()),
+        ("sinks", attention.sinks.as_ref()),
+        ("cu_seqlens_q", attention.cu_seqlens_q.as_ref()),
+        ("cu_seqlens_k", attention.cu_seqlens_k.as_ref()),
+        ("seqused_q", attention.seqused_q.as_ref()),
+        ("seqused_k", attention.seqused_k.as_ref()),
+    ];
+    for (argument, view) in others {
+        if let Some(view) = view.filter(|view| view.device() != q.device()) {
+            return Err(device_error(argument, q.device(), view.device()));
+        }
+    }
+    Ok(())
+}
+
+fn check_dtypes(q: &TensorView<'_>, k: &TensorView<'_>, v: &TensorView<'_>) -> Result<()> {
+    if !q.dtype().is_float() {
+        return Err(Error::DType {
+            argument: "q",
+            expected: "f32, f16, bf16 or f64".into(),
+            got: q.dtype(),
+        });
+    }
+    check_dtype("k", k, q.dtype())?;
+    check_dtype("v", v, q.dtype())
+}
+
+fn check_shapes(
+    packed: bool,
+    q: &TensorView<'_>,
+    k: &TensorView<'_>,
+    v: &TensorView<'_>,
+) -> Result<()> {
+    let wanted = if packed {
+        ["[total_q, Hq, D]", "[total_k, Hk, D]", "[total_k, Hk, Dv]"]
+    } else {
+        ["[B, Sq, Hq, D]", "[B, Sk, Hk, D]", "[B, Sk, Hk, Dv]"]
+    };
+    let rank = if packed { 3 } else { 4 };
+    for (argument, view, wanted) in [("q", q, wanted[0]), ("k", k, wanted[1]), ("v", v, wanted[2])]
+    {
+        if view.shape().len() != rank {
+            return Err(Error::shape(argument, wanted, view.shape()));
+        }
+        if dim(view, 3) == 0 {
+            return Err(Error::shape(
+                argument,
+                format!("{wanted} with a head dimension of at least 1"),
+                view.shape(),
+            ));
+        }
+    }
+    if dim(k, 3) != dim(q, 3) {
+        let expected = format!("{} with D = {}, as q", wanted[1], dim(q, 3));
+        return Err(Error::shape("k", expected, k.shape()));
+    }
+    if !packed && k.shape()[0] != q.shape()[0] {
+        let expected = format!("{} with B = {}, as q", wanted[1], q.shape()[0]);
+        return Err(Error::shape("k", expected, k.shape()));
+    }
+    let leading = rank - 1;
+    if v.shape()[..leading] != k.shape()[..leading] {
+        let expected = format!("{:?} and Dv, as k", &k.shape()[..leading]);
+        return Err(Error::shape("v", expected, v.shape()));
+    }
+    Ok(())
+}
+
+fn checked_scale(attention: &Attention<'_>, head_dim: usize) -> Result<f64> {
+    match attention.scale {
+        None => Ok(1.0 / (head_dim as f64).sqrt()),
+        Some(scale) if (scale as f32).is_finite() => Ok(scale),
+        Some(scale) => Err(Error::value("scale", "a finite f32 number", scale)),
+    }
+}
+
+fn checked_softcap(attention: &Attention<'_>) -> Result<Option<f64>> {
+    let c = attention.softcap;
+    if c.is_finite() && c >= 0.0 && (c as f32).is_finite() {
+        return Ok((c as f32 > 0.0).then_some(c));
+    }
+    Err(Error::value("softcap", "a finite number of at least 0", c))
+}
+
+/// Keys visible to the left and right of the diagonal; `i64::MAX` is unbounded.
+fn window_bounds(attention: &Attention<'_>) -> Result<(i64, i64)> {
+    let (left, right) = attention.window.unwrap_or((-1, -1));
+    for bound in [left, right] {
+        if bound < -1 {
+            return Err(Error::value("window", "at least 0, or -1 for unbounded", bound));
+        }
+    }
+    let unbounded = |bound: i64| if bound == -1 { i64::MAX } else { bound };
+    Ok((unbounded(left), if attention.causal { 0 } else { unbounded(right) }))
+}
+
+fn checked_starts(attention: &Attention<'_>) -> Result<Option<(i64, i64)>> {
+    for (argument, start) in [("q_start", attention.q_start), ("k_start", attention.k_start)] {
+        if let Some(start) = start.filter(|s| !(-MAX_START..=MAX_START).contains(s)) {
+            return Err(Error::value(argument, "within ±2^61", start));
+        }
+    }
+    Ok(match (attention.q_start, attention.k_start) {
+        (None, None) => None,
+        (q, k) => Some((q.unwrap_or(0), k.unwrap_or(0))),
+    })
+}
+
+fn checked_dropout(attention: &Attention<'_>) -> Result<Option<Dropout>> {
+    let Some(dropout) = attention.dropout else { return Ok(None) };
+    let p = dropout.probability();
+    if !(0.0..=1.0).contains(&p) {
+        return Err(Error::value("dropout p", "from 0 to 1", p));
+    }
+    Ok((dropout.threshold() > 0).then_some(dropout))
+}
