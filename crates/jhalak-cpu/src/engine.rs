@@ -1,11 +1,12 @@
 //! [`Engine`]: which instructions and which threads a call runs on.
 
-use std::sync::Arc;
+use jhalak_problem::{Backward, DType, Error, Forward, Result};
 
-use jhalak_problem::{Backward, Error, Forward, Result};
-
+use crate::arithmetic::Wide;
+use crate::dispatch::with_f32_isa;
 use crate::executor::Executor;
-use crate::simd::IsaKind;
+use crate::forward;
+use crate::isa::{IsaKind, Scalar};
 
 /// Runs checked calls on this machine's CPU.
 ///
@@ -25,7 +26,7 @@ impl Engine {
     /// [`Error::Environment`] if `JHALAK_ISA` names one that this machine lacks.
     pub fn new() -> Result<Self> {
         let isa = IsaKind::selected().map_err(Error::Environment)?;
-        Ok(Engine { isa, executor: Executor::shared() })
+        Ok(Engine { isa, executor: Executor::Shared })
     }
 
     /// This instruction set, whatever `JHALAK_ISA` says.
@@ -36,7 +37,7 @@ impl Engine {
         if !isa.is_available() {
             return Err(Error::Environment(format!("this machine has no {isa}")));
         }
-        Ok(Engine { isa, executor: Executor::shared() })
+        Ok(Engine { isa, executor: Executor::Shared })
     }
 
     /// The same engine on a pool of its own with `threads` threads; 1 stays on the calling
@@ -59,8 +60,10 @@ impl Engine {
     /// # Errors
     /// [`Error::OutOfMemory`] if work space cannot be had; nothing has been written then.
     pub fn forward(&self, call: &Forward<'_>) -> Result<()> {
-        let _ = call;
-        Err(Error::Environment("soon".into()))
+        if call.problem().dtype() == DType::F64 {
+            return forward::forward(Wide(Scalar::<f64>::new()), call, &self.executor);
+        }
+        with_f32_isa!(self.isa, isa => forward::forward(Wide(isa), call, &self.executor))
     }
 
     /// Computes the gradients that the call asks for.

@@ -309,6 +309,16 @@ impl<'a> Problem<'a> {
         self.bias.as_ref().map(|view| std::array::from_fn(|d| view.shape()[d]))
     }
 
+    /// Whether a boolean mask is given.
+    pub fn has_mask(&self) -> bool {
+        self.mask.is_some()
+    }
+
+    /// Whether ALiBi slopes are given.
+    pub fn has_alibi(&self) -> bool {
+        self.alibi_slopes.is_some()
+    }
+
     /// Boolean mask [used Sq, used Sk] of sequence `b`, query head `h`.
     pub fn mask(&self, b: usize, h: usize) -> Option<Matrix<'a>> {
         self.mask.as_ref().map(|view| self.score_matrix(view, b, h))

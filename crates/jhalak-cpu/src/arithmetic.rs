@@ -1,0 +1,321 @@
+//! [`Arithmetic`]: the number formats and products of a forward pass; [`Wide`]: everything in
+//! f32 (or f64).
+//!
+//! Operands are packed so that the register-tiled products read them in order:
+//!
+//! ```text
+//! keys    panels of NR keys, each [D][NR]: lane = key    S += q[d] · panel[d][0..NR]
+//! values  rows [key][Dv padded to whole vectors]         O += p[key] · row[0..NR]
+//! ```
+
+use jhalak_problem::Matrix;
+
+use crate::isa::{Float, Isa};
+use crate::memory::Zeroable;
+use crate::rows;
+use crate::softcap::Softcap;
+use crate::tile::gemm::{Gemm, Init, Left, Product, Right};
+use crate::tile::softmax::{SoftmaxRows, SoftmaxStep};
+
+/// The element type of scores, sums and outputs.
+pub(crate) type Elem<A> = <<A as Arithmetic>::Isa as Isa>::Elem;
+
+/// How the operands of a forward pass are stored and multiplied.
+pub(crate) trait Arithmetic: Copy + Send + Sync {
+    /// The instructions for scores, softmax and outputs.
+    type Isa: Isa<Elem: Softcap>;
+    /// What packed queries, keys, values and weights are made of.
+    type Operand: Zeroable;
+
+    /// The instructions' token.
+    fn isa(self) -> Self::Isa;
+
+    /// Columns of a score tile for `keys` keys.
+    fn pad_keys(keys: usize) -> usize {
+        Self::Isa::pad(keys)
+    }
+    /// Operands per packed query row.
+    fn query_stride(head_dim: usize) -> usize;
+    /// Operands per panel of [`Isa::NR`] keys.
+    fn key_panel(head_dim: usize) -> usize;
+    /// Operands per `keys` rows of values, each padded to whole vectors; `keys` is even.
+    fn values(keys: usize, head_dim_v: usize) -> usize {
+        keys * Self::Isa::pad(head_dim_v)
+    }
+    /// Operands that the weights of a score tile of `elements` take beside it; 0 where they
+    /// replace the scores.
+    fn weights(elements: usize) -> usize;
+
+    /// Packs one query row.
+    ///
+    /// # Safety
+    /// Host memory; `row` inside `q`; `scratch` holds a row, `dst` one
+    /// [`query_stride`](Self::query_stride).
+    unsafe fn pack_query(
+        self,
+        q: &Matrix<'_>,
+        row: usize,
+        scratch: &mut [Elem<Self>],
+        dst: &mut [Self::Operand],
+    );
+
+    /// Packs keys `first..first + count` (at most NR) as one panel; missing keys are 0.
+    ///
+    /// # Safety
+    /// Host memory; the keys lie inside `k`; `scratch` holds a row.
+    unsafe fn pack_keys(
+        self,
+        k: &Matrix<'_>,
+        first: usize,
+        count: usize,
+        scratch: &mut [Elem<Self>],
+        dst: &mut [Self::Operand],
+    );
+
+    /// Packs value rows `first..first + count`.
+    ///
+    /// Returns whether products with them are right whatever the weights: whether all are finite,
+    /// and not flushed to 0.
+    ///
+    /// # Safety
+    /// Host memory; the rows lie inside `v`; `scratch` holds a row.
+    unsafe fn pack_values(
+        self,
+        v: &Matrix<'_>,
+        first: usize,
+        count: usize,
+        scratch: &mut [Elem<Self>],
+        dst: &mut [Self::Operand],
+    ) -> bool;
+
+    /// Raw scores s[row][key] = q[row]·k[key] of `rows` packed queries and `cols` keys (whole
+    /// vectors), from the panel that `keys` points to on.
+    ///
+    /// # Safety
+    /// The pointers reach what the sizes say.
+    unsafe fn scores(
+        self,
+        shape: TileShape,
+        head_dim: usize,
+        queries: *const Self::Operand,
+        keys: *const Self::Operand,
+        s: *mut Elem<Self>,
+    );
+
+    /// One online-softmax step. Weights replace the scores; if they are `final_weights`, they go
+    /// to where [`accumulate`](Self::accumulate) reads them.
+    ///
+    /// # Safety
+    /// As [`scores`](Self::scores).
+    unsafe fn softmax(
+        self,
+        shape: TileShape,
+        factor: Elem<Self>,
+        s: *mut Elem<Self>,
+        weights: *mut Self::Operand,
+        state: SoftmaxRows<Elem<Self>>,
+        final_weights: bool,
+    );
+
+    /// Brings weights that dropout has changed to where [`accumulate`](Self::accumulate) reads
+    /// them.
+    ///
+    /// # Safety
+    /// As [`scores`](Self::scores).
+    unsafe fn round_weights(
+        self,
+        shape: TileShape,
+        s: *const Elem<Self>,
+        weights: *mut Self::Operand,
+    );
+
+    /// o[row] = alpha[row]·o[row] + Σ_key weight[row][key]·v[key], over `keys` keys from the row
+    /// that `values` points to on.
+    ///
+    /// # Safety
+    /// As [`scores`](Self::scores).
+    unsafe fn accumulate(
+        self,
+        shape: TileShape,
+        keys: usize,
+        head_dim_v: usize,
+        s: *const Elem<Self>,
+        weights: *const Self::Operand,
+        values: *const Self::Operand,
+        alpha: *const Elem<Self>,
+        o: *mut Elem<Self>,
+    );
+}
+
+/// The part of a score tile in use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TileShape {
+    pub(crate) rows: usize,
+    /// Keys, padded to whole vectors.
+    pub(crate) cols: usize,
+    /// Elements from one row of the tile to the next.
+    pub(crate) stride: usize,
+}
+
+/// All products in the ISA's own element type.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wide<I>(pub(crate) I);
+
+impl<I: Isa<Elem: Softcap>> Arithmetic for Wide<I> {
+    type Isa = I;
+    type Operand = I::Elem;
+
+    fn isa(self) -> I {
+        self.0
+    }
+
+    fn query_stride(head_dim: usize) -> usize {
+        head_dim
+    }
+
+    fn key_panel(head_dim: usize) -> usize {
+        head_dim * I::NR
+    }
+
+    fn weights(_elements: usize) -> usize {
+        0
+    }
+
+    unsafe fn pack_query(
+        self,
+        q: &Matrix<'_>,
+        row: usize,
+        _scratch: &mut [I::Elem],
+        dst: &mut [I::Elem],
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { rows::load(q, row, 0, dst) }
+    }
+
+    unsafe fn pack_keys(
+        self,
+        k: &Matrix<'_>,
+        first: usize,
+        count: usize,
+        scratch: &mut [I::Elem],
+        dst: &mut [I::Elem],
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { pack_panel(k, first, count, I::NR, scratch, dst) }
+    }
+
+    unsafe fn pack_values(
+        self,
+        v: &Matrix<'_>,
+        first: usize,
+        count: usize,
+        _scratch: &mut [I::Elem],
+        dst: &mut [I::Elem],
+    ) -> bool {
+        let mut finite = true;
+        for (n, dst) in dst.chunks_exact_mut(I::pad(v.cols())).enumerate() {
+            let (row, padding) = dst.split_at_mut(v.cols());
+            if n < count {
+                // SAFETY: the caller's promise.
+                unsafe { rows::load(v, first + n, 0, row) };
+                finite &= rows::all_finite(row);
+            } else {
+                row.fill(I::Elem::ZERO);
+            }
+            padding.fill(I::Elem::ZERO);
+        }
+        finite
+    }
+
+    unsafe fn scores(
+        self,
+        shape: TileShape,
+        head_dim: usize,
+        queries: *const I::Elem,
+        keys: *const I::Elem,
+        s: *mut I::Elem,
+    ) {
+        let product = Gemm {
+            isa: self.0,
+            rows: shape.rows,
+            cols: shape.cols,
+            depth: head_dim,
+            a: Left { ptr: queries, row: head_dim, col: 1 },
+            b: Right { ptr: keys, panel: Self::key_panel(head_dim), row: I::NR },
+            c: Product { ptr: s, row: shape.stride },
+            init: Init::Zero,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { product.run() }
+    }
+
+    unsafe fn softmax(
+        self,
+        shape: TileShape,
+        factor: I::Elem,
+        s: *mut I::Elem,
+        _weights: *mut I::Elem,
+        state: SoftmaxRows<I::Elem>,
+        _final_weights: bool,
+    ) {
+        let TileShape { rows, cols, stride } = shape;
+        let step = SoftmaxStep { isa: self.0, rows, cols, s, stride, factor, state };
+        // SAFETY: the caller's promise.
+        unsafe { step.run() }
+    }
+
+    unsafe fn round_weights(self, _: TileShape, _: *const I::Elem, _: *mut I::Elem) {}
+
+    unsafe fn accumulate(
+        self,
+        shape: TileShape,
+        keys: usize,
+        head_dim_v: usize,
+        s: *const I::Elem,
+        _weights: *const I::Elem,
+        values: *const I::Elem,
+        alpha: *const I::Elem,
+        o: *mut I::Elem,
+    ) {
+        let cols = I::pad(head_dim_v);
+        let product = Gemm {
+            isa: self.0,
+            rows: shape.rows,
+            cols,
+            depth: keys,
+            a: Left { ptr: s, row: shape.stride, col: 1 },
+            b: Right { ptr: values, panel: I::NR, row: cols },
+            c: Product { ptr: o, row: cols },
+            init: Init::Scale(alpha),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { product.run() }
+    }
+}
+
+/// Rows `first..first + count` of a matrix as one panel [cols][width], lane = row; missing rows
+/// are 0.
+///
+/// # Safety
+/// Host memory; the rows lie inside `matrix`; `scratch` holds a row, `dst` the panel.
+pub(crate) unsafe fn pack_panel<E: Float>(
+    matrix: &Matrix<'_>,
+    first: usize,
+    count: usize,
+    width: usize,
+    scratch: &mut [E],
+    dst: &mut [E],
+) {
+    let row = &mut scratch[..matrix.cols()];
+    for lane in 0..width {
+        if lane < count {
+            // SAFETY: the caller's promise.
+            unsafe { rows::load(matrix, first + lane, 0, row) };
+        } else if lane == count {
+            row.fill(E::ZERO);
+        }
+        for (x, panel) in row.iter().zip(dst.chunks_exact_mut(width)) {
+            panel[lane] = *x;
+        }
+    }
+}

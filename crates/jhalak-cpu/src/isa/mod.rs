@@ -1,0 +1,145 @@
+//! Instruction sets: tokens that exist only where the CPU has the feature.
+//!
+//! An algorithm is written once over [`Isa`], safe and without a word about features. It reaches
+//! the CPU's vectors through [`Isa::run`], the only place with `#[target_feature]`: what is
+//! inlined into it is compiled for the feature. So every hot loop is an [`Op`] whose `eval` is
+//! `#[inline(always)]`; a generic function that is merely called would fall back to calls of
+//! single instructions. (The manner of the pulp and rten-simd crates.)
+//!
+//! ```text
+//! dispatch on IsaKind, once per call ──▶ engine generic over I: Isa ──▶ isa.run(Op) per tile
+//! ```
+
+mod kind;
+mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use std::fmt::Debug;
+use std::ops::{Add, Mul, Neg, Sub};
+
+pub use kind::IsaKind;
+pub(crate) use scalar::Scalar;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::{Avx2, Avx512, Avx512Bf16};
+
+use crate::memory::Zeroable;
+
+/// Element types that scores are computed in.
+pub(crate) trait Float:
+    Zeroable
+    + Debug
+    + PartialOrd
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Neg<Output = Self>
+    + 'static
+{
+    const ZERO: Self;
+    const ONE: Self;
+    const NEG_INFINITY: Self;
+    fn from_f32(x: f32) -> Self;
+    fn from_f64(x: f64) -> Self;
+    fn to_f32(self) -> f32;
+    fn to_f64(self) -> f64;
+    fn exp2(self) -> Self;
+    fn is_finite(self) -> bool;
+}
+
+macro_rules! float {
+    ($ty:ty) => {
+        impl Float for $ty {
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+            const NEG_INFINITY: Self = <$ty>::NEG_INFINITY;
+            #[inline(always)]
+            fn from_f32(x: f32) -> Self {
+                x as $ty
+            }
+            #[inline(always)]
+            fn from_f64(x: f64) -> Self {
+                x as $ty
+            }
+            #[inline(always)]
+            fn to_f32(self) -> f32 {
+                self as f32
+            }
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
+            #[inline(always)]
+            fn exp2(self) -> Self {
+                self.exp2()
+            }
+            #[inline(always)]
+            fn is_finite(self) -> bool {
+                self.is_finite()
+            }
+        }
+    };
+}
+
+float!(f32);
+float!(f64);
+
+/// Work that [`Isa::run`] compiles for an instruction set. `eval` must be `#[inline(always)]`.
+pub(crate) trait Op {
+    type Output;
+    fn eval(self) -> Self::Output;
+}
+
+/// A set of instructions. A value of the type is the proof that the CPU has them.
+pub(crate) trait Isa: Copy + Send + Sync + Debug + 'static {
+    /// The element type.
+    type Elem: Float;
+    /// A vector of [`LANES`](Self::LANES) elements.
+    type Vec: Copy;
+    const LANES: usize;
+    /// Rows of the register tile; its accumulators, two vectors per row, fill the registers.
+    const MR: usize;
+    /// Columns of the register tile: two vectors.
+    const NR: usize = 2 * Self::LANES;
+
+    /// `n` rounded up to whole vectors.
+    #[inline(always)]
+    fn pad(n: usize) -> usize {
+        n.next_multiple_of(Self::LANES)
+    }
+
+    fn splat(self, x: Self::Elem) -> Self::Vec;
+    /// # Safety
+    /// [`LANES`](Self::LANES) elements from `ptr` on are readable; any alignment.
+    unsafe fn load(self, ptr: *const Self::Elem) -> Self::Vec;
+    /// # Safety
+    /// [`LANES`](Self::LANES) elements from `ptr` on are writable; any alignment.
+    unsafe fn store(self, ptr: *mut Self::Elem, x: Self::Vec);
+    fn add(self, a: Self::Vec, b: Self::Vec) -> Self::Vec;
+    fn sub(self, a: Self::Vec, b: Self::Vec) -> Self::Vec;
+    fn mul(self, a: Self::Vec, b: Self::Vec) -> Self::Vec;
+    /// a·b + c, rounded once where the CPU can.
+    fn fma(self, a: Self::Vec, b: Self::Vec, c: Self::Vec) -> Self::Vec;
+    /// The larger; `b` where either is NaN.
+    fn max(self, a: Self::Vec, b: Self::Vec) -> Self::Vec;
+    /// `x` where `gate` is not 0 (NaN included), else 0.
+    fn zero_unless(self, gate: Self::Vec, x: Self::Vec) -> Self::Vec;
+    /// 2^x to 2.5 ulp over [−126, 127]; 0 from −127 down, +∞ from 128 up, NaN for NaN. Exactly 1
+    /// for 0.
+    fn exp2(self, x: Self::Vec) -> Self::Vec;
+    /// The largest element; elements that are NaN are passed over.
+    fn reduce_max(self, x: Self::Vec) -> Self::Elem;
+    fn reduce_add(self, x: Self::Vec) -> Self::Elem;
+
+    /// Runs `op` compiled for these instructions.
+    fn run<O: Op>(self, op: O) -> O::Output;
+}
+
+/// 2^f − 1 over f = c₁ + c₂f + … for f in [−½, ½]: a minimax polynomial, 0.8 ulp before rounding.
+#[rustfmt::skip]
+pub(crate) const EXP2: [f32; 5] = [
+    0.693_146_98, 0.240_222_42, 0.055_507_337, 0.009_671_513, 0.001_326_472_7,
+];
+
+#[cfg(test)]
+mod tests;

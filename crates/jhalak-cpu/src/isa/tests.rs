@@ -1,0 +1,118 @@
+//! Every vector operation of every instruction set against its definition.
+
+use super::*;
+use crate::dispatch::for_each_f32_isa;
+
+struct Exp2<'x, I: Isa> {
+    isa: I,
+    x: &'x mut [I::Elem],
+}
+
+impl<I: Isa> Op for Exp2<'_, I> {
+    type Output = ();
+    #[inline(always)]
+    fn eval(self) {
+        for chunk in self.x.chunks_exact_mut(I::LANES) {
+            // SAFETY: the chunk is one vector long.
+            unsafe {
+                self.isa.store(chunk.as_mut_ptr(), self.isa.exp2(self.isa.load(chunk.as_ptr())))
+            }
+        }
+    }
+}
+
+fn exp2_of<I: Isa<Elem = f32>>(isa: I, x: f32) -> f32 {
+    let mut lanes = vec![x; I::LANES];
+    isa.run(Exp2 { isa, x: &mut lanes });
+    assert!(lanes.iter().all(|y| y.to_bits() == lanes[0].to_bits()));
+    lanes[0]
+}
+
+#[test]
+fn exp2_is_within_two_and_a_half_ulp() {
+    fn check<I: Isa<Elem = f32>>(isa: I) {
+        let mut worst = 0f64;
+        // Dense over two binades of results, then every magnitude down to 2^-30.
+        let dense = (0..1 << 20).map(|n| -126.0 + n as f32 * (253.0 / (1 << 20) as f32));
+        let fine = (0..1 << 18).map(|n| (n as f32 - (1 << 17) as f32) * 2f32.powi(-17));
+        let tiny = (0..4000).flat_map(|n| {
+            let x = 2f32.powi(-30) * 1.0053f32.powi(n);
+            [x, -x]
+        });
+        let mut xs: Vec<f32> =
+            dense.chain(fine).chain(tiny).filter(|x| (-126.0..=127.0).contains(x)).collect();
+        xs.resize(xs.len().next_multiple_of(I::LANES), 0.0);
+        let mut ys = xs.clone();
+        isa.run(Exp2 { isa, x: &mut ys });
+        for (&x, &y) in xs.iter().zip(&ys) {
+            let truth = f64::from(x).exp2();
+            let ulp = 2f64.powi((truth.log2().floor() as i32) - 23);
+            worst = worst.max((f64::from(y) - truth).abs() / ulp);
+        }
+        assert!(worst <= 2.5, "{isa:?}: {worst} ulp");
+    }
+    for_each_f32_isa!(check);
+}
+
+#[test]
+fn exp2_is_total() {
+    fn check<I: Isa<Elem = f32>>(isa: I) {
+        for zero in [f32::NEG_INFINITY, f32::MIN, -1e9, -200.0, -127.0] {
+            assert_eq!(exp2_of(isa, zero).to_bits(), 0, "{isa:?} {zero}");
+        }
+        for one in [0.0, -0.0, 1e-40, -1e-40] {
+            assert_eq!(exp2_of(isa, one), 1.0);
+        }
+        for infinite in [128.0, 1e9, f32::MAX, f32::INFINITY] {
+            assert_eq!(exp2_of(isa, infinite), f32::INFINITY);
+        }
+        assert!(exp2_of(isa, f32::NAN).is_nan());
+    }
+    for_each_f32_isa!(check);
+}
+
+struct Reduce<I: Isa> {
+    isa: I,
+    a: Vec<I::Elem>,
+    b: Vec<I::Elem>,
+}
+
+impl<I: Isa> Op for Reduce<I> {
+    type Output = (I::Elem, I::Elem, Vec<I::Elem>, Vec<I::Elem>);
+    #[inline(always)]
+    fn eval(self) -> Self::Output {
+        let Reduce { isa, a, b } = self;
+        let (mut larger, mut gated) = (a.clone(), a.clone());
+        // SAFETY: each vector is LANES long.
+        unsafe {
+            let (x, y) = (isa.load(a.as_ptr()), isa.load(b.as_ptr()));
+            isa.store(larger.as_mut_ptr(), isa.max(x, y));
+            isa.store(gated.as_mut_ptr(), isa.zero_unless(y, x));
+            (isa.reduce_max(x), isa.reduce_add(x), larger, gated)
+        }
+    }
+}
+
+#[test]
+fn max_gives_its_second_operand_for_nan_and_reductions_pass_over_it() {
+    fn check<I: Isa<Elem = f32>>(isa: I) {
+        for lane in 0..I::LANES {
+            let mut a: Vec<f32> = (0..I::LANES).map(|n| n as f32 - 40.0).collect();
+            let mut b = vec![-35.0; I::LANES];
+            b[lane] = f32::NAN;
+            let (max, sum, larger, gated) = isa.run(Reduce { isa, a: a.clone(), b: b.clone() });
+            assert_eq!(max, I::LANES as f32 - 41.0);
+            assert_eq!(sum, a.iter().sum::<f32>());
+            assert!(larger[lane].is_nan());
+            assert_eq!(gated, a);
+            a[lane] = f32::NAN;
+            b[lane] = 0.0;
+            let (max, sum, larger, gated) = isa.run(Reduce { isa, a, b });
+            assert!(!max.is_nan() && sum.is_nan());
+            assert_eq!((larger[lane], gated[lane]), (0.0, 0.0));
+        }
+        let nan = vec![f32::NAN; I::LANES];
+        assert_eq!(isa.run(Reduce { isa, a: nan.clone(), b: nan }).0, f32::NEG_INFINITY);
+    }
+    for_each_f32_isa!(check);
+}

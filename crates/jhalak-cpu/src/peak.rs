@@ -1,0 +1,110 @@
+//! What the machine can do at most: multiply-adds in registers, for figures in shares of the peak.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use crate::dispatch::with_f32_isa;
+use crate::isa::{Isa, IsaKind, Op};
+
+/// Independent sums: latency times throughput of the multiply-add on any x86-64 core.
+const CHAINS: usize = 12;
+/// Multiply-adds per chain between two looks at the clock.
+const STEPS: usize = 20_000;
+
+/// The rate of f32 multiply-adds in GFLOP/s (each counted as two), on `threads` threads for
+/// `time` each: the best slice of it, since other work on the machine only takes away.
+///
+/// # Panics
+/// If the machine lacks `isa`, or a thread cannot be started.
+pub fn fma_gflops(isa: IsaKind, threads: usize, time: Duration) -> f64 {
+    assert!(isa.is_available(), "this machine has no {isa}");
+    let rate = || with_f32_isa!(isa, isa => best_rate(time, chain_flops(isa), || isa.run(Chains(isa))));
+    on_threads(threads, rate)
+}
+
+/// The rate of bf16 products in GFLOP/s by vdpbf16ps, or `None` where the CPU lacks it.
+///
+/// # Panics
+/// If a thread cannot be started.
+pub fn bf16_gflops(threads: usize, time: Duration) -> Option<f64> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let isa = crate::isa::Avx512Bf16::new()?;
+        let flops = (PAIR_CHAINS * STEPS * 64) as f64;
+        Some(on_threads(threads, || best_rate(time, flops, || isa.run(PairChains(isa)))))
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = (threads, time);
+        None
+    }
+}
+
+fn on_threads(threads: usize, rate: impl Fn() -> f64 + Sync) -> f64 {
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(&rate)).collect();
+        rate() + others.into_iter().map(|t| t.join().expect("measuring")).sum::<f64>()
+    })
+}
+
+fn chain_flops<I: Isa>(_: I) -> f64 {
+    (CHAINS * STEPS * I::LANES * 2) as f64
+}
+
+fn best_rate(time: Duration, flops: f64, work: impl Fn()) -> f64 {
+    let start = Instant::now();
+    let mut best = 0f64;
+    while start.elapsed() < time {
+        let slice = Instant::now();
+        work();
+        best = best.max(flops / slice.elapsed().as_secs_f64() / 1e9);
+    }
+    best
+}
+
+struct Chains<I>(I);
+
+impl<I: Isa<Elem = f32>> Op for Chains<I> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval(self) {
+        let isa = self.0;
+        let mut sums = [isa.splat(black_box(1.0)); CHAINS];
+        let (factor, addend) = (isa.splat(black_box(0.999)), isa.splat(black_box(1e-3)));
+        for _ in 0..STEPS {
+            for sum in &mut sums {
+                *sum = isa.fma(*sum, factor, addend);
+            }
+        }
+        let total = sums.into_iter().fold(isa.splat(0.0), |total, sum| isa.add(total, sum));
+        black_box(isa.reduce_add(total));
+    }
+}
+
+/// The latency of vdpbf16ps is longer: it needs more sums.
+#[cfg(target_arch = "x86_64")]
+const PAIR_CHAINS: usize = 24;
+
+#[cfg(target_arch = "x86_64")]
+struct PairChains(crate::isa::Avx512Bf16);
+
+#[cfg(target_arch = "x86_64")]
+impl Op for PairChains {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval(self) {
+        let isa = self.0;
+        let mut sums = [isa.splat(black_box(1.0)); PAIR_CHAINS];
+        // bf16 pairs (2^-40, 2^-40) and (1, 1): sums stay near 1.
+        let (a, b) = (isa.splat_pair(black_box(0x2B80_2B80)), isa.splat_pair(black_box(0x3F80_3F80)));
+        for _ in 0..STEPS {
+            for sum in &mut sums {
+                *sum = isa.dot_pairs(*sum, a, b);
+            }
+        }
+        let total = sums.into_iter().fold(isa.splat(0.0), |total, sum| isa.add(total, sum));
+        black_box(isa.reduce_add(total));
+    }
+}

@@ -1,0 +1,219 @@
+//! [`Rules`]: from raw products q·k to scores, in the order of the contract: scale, softcap, bias,
+//! ALiBi, then visibility; and from sums to out and lse.
+//!
+//! Where nothing but a positive scale stands between the product and the softmax, scores stay raw
+//! and the scale goes into the exponent's factor: no pass over the tile is needed.
+
+use std::f64::consts::LOG2_E;
+use std::ops::Range;
+
+use jhalak_problem::{Problem, TileClass, Visibility};
+
+use crate::arithmetic::TileShape;
+use crate::isa::{Isa, Op};
+use crate::rows;
+use crate::softcap::Softcap;
+use crate::units::Unit;
+
+/// A tile of scores: some rows of a unit against some keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Tile<'u> {
+    pub(crate) unit: &'u Unit,
+    pub(crate) rows: Range<usize>,
+    pub(crate) keys: Range<usize>,
+    pub(crate) shape: TileShape,
+    pub(crate) class: TileClass,
+}
+
+/// What turns products into scores for one problem.
+pub(crate) struct Rules<'p, E> {
+    problem: &'p Problem<'p>,
+    /// The scale is left to the exponent's factor.
+    folded: bool,
+    scale: E,
+    /// The cap c and 1/c.
+    cap: Option<(E, E)>,
+}
+
+impl<'p, E: Softcap> Rules<'p, E> {
+    pub(crate) fn new(problem: &'p Problem<'p>) -> Self {
+        let additive = problem.bias_shape().is_some() || problem.has_alibi();
+        let scale = E::from_f64(problem.scale());
+        let cap = problem.softcap().map(|c| (E::from_f64(c), E::from_f64(1.0 / c)));
+        let folded = scale > E::ZERO && cap.is_none() && !additive;
+        Rules { problem, folded, scale, cap }
+    }
+
+    /// What is still to be multiplied into a score: the scale, where it is folded.
+    pub(crate) fn pending_scale(&self) -> E {
+        if self.folded { self.scale } else { E::ONE }
+    }
+
+    /// The softmax's weights are 2^(factor·(s − max)).
+    pub(crate) fn exponent_factor(&self) -> E {
+        self.pending_scale() * E::from_f64(LOG2_E)
+    }
+
+    /// Makes the tile's raw products into scores, −∞ where a key is not visible and in the
+    /// columns past the keys. `row` is work space for a row of keys. `slopes`, shaped as the
+    /// tile, gets the softcap's derivative where there is one.
+    pub(crate) fn apply<I: Isa<Elem = E>>(
+        &self,
+        isa: I,
+        tile: &Tile<'_>,
+        visibility: &Visibility,
+        s: &mut [E],
+        row: &mut [E],
+        slopes: Option<&mut [E]>,
+    ) {
+        let masked = tile.class == TileClass::Partial || self.problem.has_mask();
+        let padded = tile.shape.cols > tile.keys.len();
+        if !self.folded || masked || padded {
+            isa.run(Apply { rules: self, tile, visibility, s, row, slopes });
+        }
+    }
+
+    /// Multiplies the weights of a tile by dropout's factors.
+    pub(crate) fn drop_weights(&self, tile: &Tile<'_>, s: &mut [E], factors: &mut [f32]) {
+        let Some(dropout) = self.problem.dropout() else { return };
+        let factors = &mut factors[..tile.keys.len()];
+        let first_key = self.problem.key_position(tile.keys.start);
+        for (n, row) in tile.rows.clone().enumerate() {
+            let (b, h) = (tile.unit.b, tile.unit.head_q(row));
+            let query = self.problem.query_position(b, tile.unit.query(row));
+            let sequence_head = (b * self.problem.heads_q() + h) as u32;
+            dropout.fill_factors(sequence_head, query, first_key, factors);
+            let start = n * tile.shape.stride;
+            for (weight, &factor) in s[start..].iter_mut().zip(factors.iter()) {
+                *weight = *weight * E::from_f32(factor);
+            }
+        }
+    }
+
+    /// lse of a row, and what its output is to be multiplied by, from the maximum and sum of its
+    /// scores and its head's sink.
+    pub(crate) fn finish_row(&self, max: E, sum: E, h: usize) -> (E, E) {
+        let max = max.to_f64() * self.pending_scale_exactly();
+        let sum = sum.to_f64();
+        let empty = sum == 0.0;
+        let lse = if empty { f64::NEG_INFINITY } else { max + sum.ln() };
+        let factor = if empty { 0.0 } else { 1.0 / sum };
+        let (lse, factor) = match self.problem.sink(h) {
+            Some(sink) if sink != f64::NEG_INFINITY => {
+                let high = lse.max(sink);
+                let total = high + ((lse - high).exp() + (sink - high).exp()).ln();
+                (total, if empty { 0.0 } else { factor * (lse - total).exp() })
+            }
+            _ => (lse, factor),
+        };
+        (E::from_f64(lse), E::from_f64(factor))
+    }
+
+    fn pending_scale_exactly(&self) -> f64 {
+        if self.folded { self.problem.scale() } else { 1.0 }
+    }
+}
+
+struct Apply<'t, E> {
+    rules: &'t Rules<'t, E>,
+    tile: &'t Tile<'t>,
+    visibility: &'t Visibility,
+    s: &'t mut [E],
+    row: &'t mut [E],
+    slopes: Option<&'t mut [E]>,
+}
+
+impl<E: Softcap> Op for Apply<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval(self) {
+        let Apply { rules, tile, visibility, s, row, mut slopes } = self;
+        let problem = rules.problem;
+        let (unit, keys) = (tile.unit, tile.keys.clone());
+        for (n, r) in tile.rows.clone().enumerate() {
+            let (h, i) = (unit.head_q(r), unit.query(r));
+            let start = n * tile.shape.stride;
+            let (s, padding) = s[start..start + tile.shape.cols].split_at_mut(keys.len());
+            let row = &mut row[..keys.len()];
+            if !rules.folded {
+                scale_row(s, rules.scale);
+                if let Some((cap, inverse)) = rules.cap {
+                    let slopes = slopes.as_deref_mut().map(|t| &mut t[start..start + keys.len()]);
+                    cap_row(s, cap, inverse, slopes);
+                }
+                if let Some(bias) = problem.bias(unit.b, h) {
+                    // SAFETY: query and keys lie inside the bias.
+                    unsafe { rows::load(&bias, i, keys.start, row) };
+                    add_row(s, row);
+                }
+                if let Some(slope) = problem.alibi_slope(unit.b, h) {
+                    let distance = keys.start as i64 - visibility.diagonal(i);
+                    subtract_distances(s, E::from_f64(slope), distance);
+                }
+            }
+            if let Some(mask) = problem.mask(unit.b, h) {
+                // SAFETY: query and keys lie inside the mask.
+                unsafe { rows::load(&mask, i, keys.start, row) };
+                hide_where_zero(s, row);
+            }
+            if tile.class == TileClass::Partial {
+                let seen = visibility.keys(i);
+                let first = seen.start.clamp(keys.start, keys.end) - keys.start;
+                let end = seen.end.clamp(keys.start, keys.end) - keys.start;
+                s[..first].fill(E::NEG_INFINITY);
+                s[end.max(first)..].fill(E::NEG_INFINITY);
+            }
+            padding.fill(E::NEG_INFINITY);
+        }
+    }
+}
+
+#[inline(always)]
+fn scale_row<E: Softcap>(s: &mut [E], scale: E) {
+    for x in s {
+        *x = *x * scale;
+    }
+}
+
+#[inline(always)]
+fn cap_row<E: Softcap>(s: &mut [E], cap: E, inverse: E, slopes: Option<&mut [E]>) {
+    match slopes {
+        Some(slopes) => {
+            for (x, slope) in s.iter_mut().zip(slopes) {
+                let (tanh, derivative) = (*x * inverse).tanh_and_slope();
+                (*x, *slope) = (cap * tanh, derivative);
+            }
+        }
+        None => {
+            for x in s {
+                *x = cap * (*x * inverse).tanh_and_slope().0;
+            }
+        }
+    }
+}
+
+/// A bias of −∞ hides the key whatever its score is, NaN included.
+#[inline(always)]
+fn add_row<E: Softcap>(s: &mut [E], bias: &[E]) {
+    for (x, &bias) in s.iter_mut().zip(bias) {
+        *x = if bias == E::NEG_INFINITY { bias } else { *x + bias };
+    }
+}
+
+/// `distance` is that of the first key from the query, in keys; the others follow.
+#[inline(always)]
+fn subtract_distances<E: Softcap>(s: &mut [E], slope: E, distance: i64) {
+    // Positions are far below 2^53; each distance is rounded once.
+    for (n, x) in s.iter_mut().enumerate() {
+        let distance = (distance + n as i64).unsigned_abs() as f64;
+        *x = *x - slope * E::from_f64(distance);
+    }
+}
+
+#[inline(always)]
+fn hide_where_zero<E: Softcap>(s: &mut [E], mask: &[E]) {
+    for (x, &visible) in s.iter_mut().zip(mask) {
+        *x = if visible == E::ZERO { E::NEG_INFINITY } else { *x };
+    }
+}

@@ -1,0 +1,220 @@
+//! Products of bf16 pairs into f32 accumulators (vdpbf16ps), and softmax weights rounded to bf16.
+//!
+//! The same register tile as [`gemm`](super::gemm); one instruction multiplies two steps of k.
+//! Panels of B hold pairs: [k / 2][NR][2].
+
+use std::arch::x86_64::__m512i;
+
+use half::bf16;
+
+use super::gemm::{Init, Product};
+use super::softmax::SoftmaxStep;
+use crate::isa::{Avx512Bf16, Isa, Op};
+
+/// The product, to be run by [`Isa::run`].
+pub(crate) struct PairGemm {
+    pub(crate) isa: Avx512Bf16,
+    pub(crate) rows: usize,
+    /// Columns of C: a multiple of LANES.
+    pub(crate) cols: usize,
+    /// Pairs of k.
+    pub(crate) pairs: usize,
+    /// Pair (i, k) of A at `a + i·a_row + 2·k`.
+    pub(crate) a: *const bf16,
+    pub(crate) a_row: usize,
+    /// Pair (k, j) of panel p of B at `b + p·b_panel + k·b_row + 2·j`.
+    pub(crate) b: *const bf16,
+    pub(crate) b_panel: usize,
+    pub(crate) b_row: usize,
+    pub(crate) c: Product<f32>,
+    pub(crate) init: Init<f32>,
+}
+
+const LANES: usize = Avx512Bf16::LANES;
+const NR: usize = Avx512Bf16::NR;
+const MR: usize = Avx512Bf16::MR;
+
+impl PairGemm {
+    /// Computes the product.
+    ///
+    /// # Safety
+    /// A, B and an `Init::Scale` are readable and C is writable at the sizes given, and C
+    /// overlaps none of them.
+    pub(crate) unsafe fn run(self) {
+        debug_assert_eq!(self.cols % LANES, 0);
+        let isa = self.isa;
+        isa.run(self);
+    }
+}
+
+impl Op for PairGemm {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval(self) {
+        for j in (0..self.cols).step_by(NR) {
+            let b = self.b.wrapping_add(j / NR * self.b_panel);
+            // SAFETY: inside the sizes that `run` was promised.
+            unsafe {
+                if self.cols - j >= NR {
+                    self.panel::<2>(j, b);
+                } else {
+                    self.panel::<1>(j, b);
+                }
+            }
+        }
+    }
+}
+
+impl PairGemm {
+    #[inline(always)]
+    unsafe fn panel<const N: usize>(&self, j: usize, b: *const bf16) {
+        let mut i = 0;
+        // SAFETY: as for `run`; the blocks of rows stay inside `rows`.
+        unsafe {
+            while self.rows - i >= MR {
+                self.tile::<MR, N>(i, j, b);
+                i += MR;
+            }
+            while self.rows - i >= 4 {
+                self.tile::<4, N>(i, j, b);
+                i += 4;
+            }
+            while i < self.rows {
+                self.tile::<1, N>(i, j, b);
+                i += 1;
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn tile<const M: usize, const N: usize>(&self, i: usize, j: usize, b: *const bf16) {
+        let isa = self.isa;
+        // SAFETY: as for `run`. A pair of A is read as one unaligned 32-bit number.
+        unsafe {
+            let c = self.c.ptr.add(i * self.c.row + j);
+            let mut acc = [[isa.splat(0.0); N]; M];
+            for (m, row) in acc.iter_mut().enumerate() {
+                for (n, x) in row.iter_mut().enumerate() {
+                    let old = c.add(m * self.c.row + n * LANES);
+                    match self.init {
+                        Init::Zero => {}
+                        Init::Add => *x = isa.load(old),
+                        Init::Scale(scale) => {
+                            *x = isa.mul(isa.load(old), isa.splat(*scale.add(i + m)));
+                        }
+                    }
+                }
+            }
+            let mut a = self.a.add(i * self.a_row);
+            let mut b = b;
+            for _ in 0..self.pairs {
+                let mut right: [__m512i; N] = [isa.splat_pair(0); N];
+                for (n, x) in right.iter_mut().enumerate() {
+                    *x = isa.load_pairs(b.add(2 * n * LANES));
+                }
+                for (m, row) in acc.iter_mut().enumerate() {
+                    let pair = a.add(m * self.a_row).cast::<i32>().read_unaligned();
+                    let left = isa.splat_pair(pair);
+                    for (n, x) in row.iter_mut().enumerate() {
+                        *x = isa.dot_pairs(*x, left, right[n]);
+                    }
+                }
+                a = a.wrapping_add(2);
+                b = b.wrapping_add(self.b_row);
+            }
+            for (m, row) in acc.iter().enumerate() {
+                for (n, &x) in row.iter().enumerate() {
+                    isa.store(c.add(m * self.c.row + n * LANES), x);
+                }
+            }
+        }
+    }
+}
+
+/// The online-softmax step with weights rounded to bf16 rows; sums are of the weights before
+/// rounding.
+pub(crate) struct PairSoftmaxStep {
+    /// `cols` is a multiple of two vectors here.
+    pub(crate) step: SoftmaxStep<Avx512Bf16>,
+    /// Weight (i, j) at `weights + i·stride + j`, the stride being the scores'.
+    pub(crate) weights: *mut bf16,
+}
+
+impl PairSoftmaxStep {
+    /// Takes the step.
+    ///
+    /// # Safety
+    /// As [`SoftmaxStep::run`], and the weights are writable.
+    pub(crate) unsafe fn run(self) {
+        debug_assert!(self.step.cols > 0 && self.step.cols.is_multiple_of(2 * LANES));
+        let isa = self.step.isa;
+        isa.run(self);
+    }
+}
+
+impl Op for PairSoftmaxStep {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval(self) {
+        let (step, isa) = (&self.step, self.step.isa);
+        for i in 0..step.rows {
+            // SAFETY: as promised to `run`.
+            unsafe {
+                let s = step.s.add(i * step.stride);
+                let weights = self.weights.add(i * step.stride);
+                let base = step.begin_row(i, s);
+                let mut sums = [isa.splat(0.0); 2];
+                for j in (0..step.cols).step_by(2 * LANES) {
+                    let low = step.weights(base, s.add(j));
+                    let high = step.weights(base, s.add(j + LANES));
+                    sums = [isa.add(sums[0], low), isa.add(sums[1], high)];
+                    isa.store_pairs(weights.add(j), isa.round_to_bf16(low, high));
+                }
+                step.end_row(i, isa.add(sums[0], sums[1]));
+            }
+        }
+    }
+}
+
+/// Rounds a tile of f32 weights to bf16 rows.
+pub(crate) struct RoundTile {
+    pub(crate) isa: Avx512Bf16,
+    pub(crate) rows: usize,
+    /// A multiple of two vectors.
+    pub(crate) cols: usize,
+    pub(crate) s: *const f32,
+    pub(crate) weights: *mut bf16,
+    /// Elements from row to row, of both tiles.
+    pub(crate) stride: usize,
+}
+
+impl RoundTile {
+    /// # Safety
+    /// The tiles are readable and writable at the sizes given.
+    pub(crate) unsafe fn run(self) {
+        let isa = self.isa;
+        isa.run(self);
+    }
+}
+
+impl Op for RoundTile {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval(self) {
+        let isa = self.isa;
+        for i in 0..self.rows {
+            for j in (0..self.cols).step_by(2 * LANES) {
+                // SAFETY: as promised to `run`.
+                unsafe {
+                    let s = self.s.add(i * self.stride + j);
+                    let (low, high) = (isa.load(s), isa.load(s.add(LANES)));
+                    let weights = self.weights.add(i * self.stride + j);
+                    isa.store_pairs(weights, isa.round_to_bf16(low, high));
+                }
+            }
+        }
+    }
+}

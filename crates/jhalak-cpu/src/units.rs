@@ -1,0 +1,92 @@
+//! [`Unit`]: one sequence and key head, with all the query heads that read it.
+
+use std::ops::Range;
+
+use jhalak_problem::Problem;
+
+use crate::forward::KEY_BLOCK;
+
+/// The work that shares one set of keys and values.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unit {
+    pub(crate) b: usize,
+    pub(crate) head_k: usize,
+    /// Query heads per key head.
+    pub(crate) group: usize,
+    /// Sq in use.
+    pub(crate) queries: usize,
+    /// Sk in use.
+    pub(crate) keys: usize,
+}
+
+/// All units of a call that have queries.
+pub(crate) fn units(problem: &Problem<'_>) -> Vec<Unit> {
+    let group = problem.group();
+    let mut units = Vec::new();
+    for b in 0..problem.batch() {
+        let sequence = problem.sequence(b);
+        let (queries, keys) = (sequence.seqlen_q(), sequence.seqlen_k());
+        for head_k in 0..problem.heads_k() {
+            units.push(Unit { b, head_k, group, queries, keys });
+        }
+    }
+    units.retain(|unit| unit.rows() > 0);
+    units
+}
+
+impl Unit {
+    /// Queries of all heads: row r is query r / group of head r mod group.
+    pub(crate) fn rows(&self) -> usize {
+        self.queries * self.group
+    }
+
+    /// The query of a row.
+    pub(crate) fn query(&self, row: usize) -> usize {
+        row / self.group
+    }
+
+    /// The query head of a row.
+    pub(crate) fn head_q(&self, row: usize) -> usize {
+        self.head_k * self.group + row % self.group
+    }
+
+    /// The queries of a range of rows that is not empty.
+    pub(crate) fn queries_of(&self, rows: Range<usize>) -> Range<usize> {
+        self.query(rows.start)..self.query(rows.end - 1) + 1
+    }
+
+    /// The number of key blocks.
+    pub(crate) fn key_blocks(&self) -> usize {
+        self.keys.div_ceil(KEY_BLOCK)
+    }
+
+    /// The keys of a block.
+    pub(crate) fn key_block(&self, block: usize) -> Range<usize> {
+        let first = block * KEY_BLOCK;
+        first..self.keys.min(first + KEY_BLOCK)
+    }
+}
+
+/// Cuts `units` into runs that need at most `limit` bytes together, or are a single unit.
+pub(crate) fn waves(
+    units: &[Unit],
+    bytes: impl Fn(&Unit) -> usize,
+    limit: usize,
+) -> Vec<Range<usize>> {
+    let mut waves: Vec<Range<usize>> = Vec::new();
+    let mut filled = 0;
+    for (n, unit) in units.iter().enumerate() {
+        let more = bytes(unit);
+        match waves.last_mut() {
+            Some(wave) if filled + more <= limit => {
+                wave.end = n + 1;
+                filled += more;
+            }
+            _ => {
+                waves.push(n..n + 1);
+                filled = more;
+            }
+        }
+    }
+    waves
+}
