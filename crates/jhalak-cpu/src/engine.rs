@@ -1,12 +1,18 @@
 //! [`Engine`]: which instructions and which threads a call runs on.
 
-use jhalak_problem::{Backward, DType, Error, Forward, Result};
+use jhalak_problem::{Backward, DType, Error, Forward, Merge, Result, TensorView, TensorViewMut};
 
 use crate::arithmetic::Wide;
+#[cfg(target_arch = "x86_64")]
+use crate::arithmetic_bf16::Bf16Pairs;
+use crate::backward;
 use crate::dispatch::with_f32_isa;
 use crate::executor::Executor;
 use crate::forward;
+#[cfg(target_arch = "x86_64")]
+use crate::isa::Avx512Bf16;
 use crate::isa::{IsaKind, Scalar};
+use crate::merge;
 
 /// Runs checked calls on this machine's CPU.
 ///
@@ -63,6 +69,13 @@ impl Engine {
         if call.problem().dtype() == DType::F64 {
             return forward::forward(Wide(Scalar::<f64>::new()), call, &self.executor);
         }
+        #[cfg(target_arch = "x86_64")]
+        if call.problem().dtype() == DType::BF16
+            && self.isa == IsaKind::Avx512Bf16
+            && let Some(isa) = Avx512Bf16::new()
+        {
+            return forward::forward(Bf16Pairs(isa), call, &self.executor);
+        }
         with_f32_isa!(self.isa, isa => forward::forward(Wide(isa), call, &self.executor))
     }
 
@@ -71,7 +84,24 @@ impl Engine {
     /// # Errors
     /// [`Error::OutOfMemory`] if work space cannot be had; nothing has been written then.
     pub fn backward(&self, call: &Backward<'_>) -> Result<()> {
-        let _ = call;
-        Err(Error::Environment("soon".into()))
+        if call.problem().dtype() == DType::F64 {
+            return backward::backward(Scalar::<f64>::new(), call, &self.executor);
+        }
+        with_f32_isa!(self.isa, isa => backward::backward(isa, call, &self.executor))
+    }
+
+    /// Merges partial results of the same queries over disjoint sets of keys.
+    ///
+    /// Shapes and dtypes are those of [`Merge::new`].
+    ///
+    /// # Errors
+    /// What [`Merge::new`] refuses.
+    pub fn merge(
+        &self,
+        parts: &[(TensorView<'_>, TensorView<'_>)],
+        out: TensorViewMut<'_>,
+        lse: TensorViewMut<'_>,
+    ) -> Result<()> {
+        merge::merge(&Merge::new(parts, out, lse)?, &self.executor)
     }
 }

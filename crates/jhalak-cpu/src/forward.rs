@@ -32,7 +32,7 @@ use crate::tile::softmax::SoftmaxRows;
 use crate::units::{Unit, units, waves};
 
 /// Keys per tile: the score tile and the packed keys and values it meets stay in L2.
-pub(crate) const KEY_BLOCK: usize = 256;
+const KEY_BLOCK: usize = 256;
 /// Rows per task.
 const ROW_BLOCK: usize = 96;
 /// Packed keys and values in flight, unless a single head is larger.
@@ -117,7 +117,8 @@ impl<'c, A: Arithmetic> Pass<'c, A> {
         let (mut most, mut most_flags) = (0, 0);
         for wave in waves(units, |unit| size(unit) * operand, WAVE_BYTES) {
             most = most.max(units[wave.clone()].iter().map(size).sum());
-            most_flags = most_flags.max(units[wave].iter().map(Unit::key_blocks).sum());
+            most_flags =
+                most_flags.max(units[wave].iter().map(|unit| unit.keys.div_ceil(KEY_BLOCK)).sum());
         }
         Ok(Pass {
             a,
@@ -174,7 +175,7 @@ impl<'c, A: Arithmetic> Pass<'c, A> {
                 let values = keys + key_operands::<A>(problem, unit);
                 let place = Place { keys, values, flags: next.flags };
                 next.keys = values + value_operands::<A>(problem, unit);
-                next.flags += unit.key_blocks();
+                next.flags += unit.keys.div_ceil(KEY_BLOCK);
                 place
             })
             .collect()
@@ -184,7 +185,7 @@ impl<'c, A: Arithmetic> Pass<'c, A> {
     fn pack(&self, unit: &Unit, place: Place, block: usize, scratch: &mut Scratch<A>) {
         let problem = self.call.problem();
         let (k, v) = (problem.k(unit.b, unit.head_k), problem.v(unit.b, unit.head_k));
-        let keys = unit.key_block(block);
+        let keys = unit.key_block(block, KEY_BLOCK);
         let (nr, panel) = (A::Isa::NR, A::key_panel(problem.head_dim()));
         for first in keys.clone().step_by(nr) {
             let start = place.keys + first / nr * panel;
@@ -215,7 +216,7 @@ impl<'c, A: Arithmetic> Pass<'c, A> {
         self.load_queries(unit, rows.clone(), scratch);
         scratch.start(rows.len(), rows.len() * A::Isa::pad(problem.head_dim_v()));
         for block in seen.start / KEY_BLOCK..seen.end.div_ceil(KEY_BLOCK) {
-            let keys = unit.key_block(block);
+            let keys = unit.key_block(block, KEY_BLOCK);
             let keys = keys.start..keys.end.min(seen.end);
             let class = visibility.tile(queries.clone(), keys.clone());
             if class != TileClass::Empty {

@@ -1,6 +1,9 @@
 //! FlashAttention on x86-64 CPUs: tiled online softmax, forward and backward.
 
 mod arithmetic;
+#[cfg(target_arch = "x86_64")]
+mod arithmetic_bf16;
+mod backward;
 mod careful;
 mod dispatch;
 mod engine;
@@ -9,6 +12,7 @@ mod float_state;
 mod forward;
 mod isa;
 mod memory;
+mod merge;
 pub mod peak;
 mod rows;
 mod scores;

@@ -18,7 +18,8 @@ const STEPS: usize = 20_000;
 /// If the machine lacks `isa`, or a thread cannot be started.
 pub fn fma_gflops(isa: IsaKind, threads: usize, time: Duration) -> f64 {
     assert!(isa.is_available(), "this machine has no {isa}");
-    let rate = || with_f32_isa!(isa, isa => best_rate(time, chain_flops(isa), || isa.run(Chains(isa))));
+    let rate =
+        || with_f32_isa!(isa, isa => best_rate(time, chain_flops(isa), || isa.run(Chains(isa))));
     on_threads(threads, rate)
 }
 
@@ -98,7 +99,8 @@ impl Op for PairChains {
         let isa = self.0;
         let mut sums = [isa.splat(black_box(1.0)); PAIR_CHAINS];
         // bf16 pairs (2^-40, 2^-40) and (1, 1): sums stay near 1.
-        let (a, b) = (isa.splat_pair(black_box(0x2B80_2B80)), isa.splat_pair(black_box(0x3F80_3F80)));
+        let (a, b) =
+            (isa.splat_pair(black_box(0x2B80_2B80)), isa.splat_pair(black_box(0x3F80_3F80)));
         for _ in 0..STEPS {
             for sum in &mut sums {
                 *sum = isa.dot_pairs(*sum, a, b);

@@ -73,21 +73,29 @@ impl<'p, E: Softcap> Rules<'p, E> {
         }
     }
 
-    /// Multiplies the weights of a tile by dropout's factors.
+    /// Multiplies the weights of a tile by dropout's factors; `factors` is work space for a row.
     pub(crate) fn drop_weights(&self, tile: &Tile<'_>, s: &mut [E], factors: &mut [f32]) {
-        let Some(dropout) = self.problem.dropout() else { return };
+        if self.problem.dropout().is_none() {
+            return;
+        }
         let factors = &mut factors[..tile.keys.len()];
-        let first_key = self.problem.key_position(tile.keys.start);
-        for (n, row) in tile.rows.clone().enumerate() {
-            let (b, h) = (tile.unit.b, tile.unit.head_q(row));
-            let query = self.problem.query_position(b, tile.unit.query(row));
-            let sequence_head = (b * self.problem.heads_q() + h) as u32;
-            dropout.fill_factors(sequence_head, query, first_key, factors);
-            let start = n * tile.shape.stride;
-            for (weight, &factor) in s[start..].iter_mut().zip(factors.iter()) {
+        for n in 0..tile.rows.len() {
+            self.fill_factors(tile, n, factors);
+            let row = &mut s[n * tile.shape.stride..];
+            for (weight, &factor) in row.iter_mut().zip(factors.iter()) {
                 *weight = *weight * E::from_f32(factor);
             }
         }
+    }
+
+    /// Writes dropout's factors for row `n` of a tile, one per key.
+    pub(crate) fn fill_factors(&self, tile: &Tile<'_>, n: usize, factors: &mut [f32]) {
+        let Some(dropout) = self.problem.dropout() else { return };
+        let (unit, row) = (tile.unit, tile.rows.start + n);
+        let sequence_head = (unit.b * self.problem.heads_q() + unit.head_q(row)) as u32;
+        let query = self.problem.query_position(unit.b, unit.query(row));
+        let first_key = self.problem.key_position(tile.keys.start);
+        dropout.fill_factors(sequence_head, query, first_key, factors);
     }
 
     /// lse of a row, and what its output is to be multiplied by, from the maximum and sum of its

@@ -4,8 +4,6 @@ use std::ops::Range;
 
 use jhalak_problem::Problem;
 
-use crate::forward::KEY_BLOCK;
-
 /// The work that shares one set of keys and values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unit {
@@ -55,15 +53,10 @@ impl Unit {
         self.query(rows.start)..self.query(rows.end - 1) + 1
     }
 
-    /// The number of key blocks.
-    pub(crate) fn key_blocks(&self) -> usize {
-        self.keys.div_ceil(KEY_BLOCK)
-    }
-
-    /// The keys of a block.
-    pub(crate) fn key_block(&self, block: usize) -> Range<usize> {
-        let first = block * KEY_BLOCK;
-        first..self.keys.min(first + KEY_BLOCK)
+    /// The keys of block `block` of `size` keys.
+    pub(crate) fn key_block(&self, block: usize, size: usize) -> Range<usize> {
+        let first = block * size;
+        first..self.keys.min(first + size)
     }
 }
 

@@ -30,8 +30,8 @@ pub use error::{Error, Result};
 pub use matrix::{Matrix, MatrixMut};
 pub use owned::Tensor;
 pub use problem::{
-    Backward, BackwardInputs, Forward, Gradient, GradientTargets, OutOrDelta, Problem, Sequence,
-    UnusedRows,
+    Backward, BackwardInputs, Forward, Gradient, GradientTargets, Merge, OutOrDelta, Problem,
+    Sequence, UnusedRows,
 };
 pub use tensor::{Device, MAX_RANK, TensorView, TensorViewMut};
 pub use visibility::{TileClass, Visibility};

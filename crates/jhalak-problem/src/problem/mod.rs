@@ -2,11 +2,12 @@
 
 mod backward;
 mod forward;
+mod merge;
 mod sequences;
-
 
 pub use backward::{Backward, BackwardInputs, Gradient, GradientTargets, OutOrDelta};
 pub use forward::Forward;
+pub use merge::Merge;
 pub use sequences::{Sequence, UnusedRows};
 
 use crate::attention::Attention;
