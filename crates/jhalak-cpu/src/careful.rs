@@ -18,7 +18,7 @@ pub(crate) struct Rows<'s, E> {
     pub(crate) out_stride: usize,
     /// Work space for a row of values.
     pub(crate) value: &'s mut [E],
-    pub(crate) factors: &'s mut [f32],
+    pub(crate) kept: &'s mut [bool],
 }
 
 /// The softmax step and the product with the values, for a tile of finished scores.
@@ -48,7 +48,7 @@ pub(crate) fn step<E: Softcap>(
             *o = *o * alpha;
         }
     }
-    rules.drop_weights(tile, rows.scores, rows.factors);
+    rules.drop_weights(tile, rows.scores, rows.kept);
     let v = problem.v(tile.unit.b, tile.unit.head_k);
     let value = &mut rows.value[..head_dim_v];
     for (j, key) in keys.clone().enumerate() {

@@ -97,7 +97,7 @@ struct Scratch<A: Arithmetic> {
     alpha: Buffer<Elem<A>>,
     /// A row of k or v, and a row of bias or mask.
     row: Buffer<Elem<A>>,
-    factors: Buffer<f32>,
+    kept: Buffer<bool>,
 }
 
 /// Where a unit's packed operands are.
@@ -278,7 +278,7 @@ impl<'c, A: Arithmetic> Pass<'c, A> {
         // SAFETY: as above.
         unsafe { self.a.softmax(shape, factor, s, weights, state, !drops) };
         if drops {
-            self.rules.drop_weights(&tile, &mut scratch.scores, &mut scratch.factors);
+            self.rules.drop_weights(&tile, &mut scratch.scores, &mut scratch.kept);
             // SAFETY: as above.
             unsafe { self.a.round_weights(shape, s, weights) };
         }
@@ -332,7 +332,7 @@ impl<A: Arithmetic> Scratch<A> {
             sum: Buffer::zeroed(ROW_BLOCK)?,
             alpha: Buffer::zeroed(ROW_BLOCK)?,
             row: Buffer::zeroed(widest)?,
-            factors: Buffer::zeroed(KEY_BLOCK)?,
+            kept: Buffer::zeroed(KEY_BLOCK)?,
         })
     }
 
@@ -353,7 +353,7 @@ impl<A: Arithmetic> Scratch<A> {
             out: &mut self.out,
             out_stride,
             value: &mut self.row,
-            factors: &mut self.factors,
+            kept: &mut self.kept,
         }
     }
 }

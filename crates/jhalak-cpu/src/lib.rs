@@ -4,6 +4,8 @@ mod arithmetic;
 #[cfg(target_arch = "x86_64")]
 mod arithmetic_bf16;
 mod backward;
+#[doc(hidden)]
+pub mod baseline;
 mod careful;
 mod dispatch;
 mod engine;

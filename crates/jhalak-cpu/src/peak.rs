@@ -4,10 +4,13 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use crate::dispatch::with_f32_isa;
-use crate::isa::{Isa, IsaKind, Op};
+use crate::isa::{Isa, IsaKind, Op, Scalar};
 
 /// Independent sums: latency times throughput of the multiply-add on any x86-64 core.
 const CHAINS: usize = 12;
+/// Portable code has 16 registers of four lanes: two per sum, and two for the factor and the
+/// addend. More sums would measure spills.
+const SCALAR_CHAINS: usize = 7;
 /// Multiply-adds per chain between two looks at the clock.
 const STEPS: usize = 20_000;
 
@@ -18,9 +21,10 @@ const STEPS: usize = 20_000;
 /// If the machine lacks `isa`, or a thread cannot be started.
 pub fn fma_gflops(isa: IsaKind, threads: usize, time: Duration) -> f64 {
     assert!(isa.is_available(), "this machine has no {isa}");
-    let rate =
-        || with_f32_isa!(isa, isa => best_rate(time, chain_flops(isa), || isa.run(Chains(isa))));
-    on_threads(threads, rate)
+    on_threads(threads, || match isa {
+        IsaKind::Scalar => chains_rate::<_, SCALAR_CHAINS>(Scalar::new(), time),
+        _ => with_f32_isa!(isa, isa => chains_rate::<_, CHAINS>(isa, time)),
+    })
 }
 
 /// The rate of bf16 products in GFLOP/s by vdpbf16ps, or `None` where the CPU lacks it.
@@ -48,30 +52,33 @@ fn on_threads(threads: usize, rate: impl Fn() -> f64 + Sync) -> f64 {
     })
 }
 
-fn chain_flops<I: Isa>(_: I) -> f64 {
-    (CHAINS * STEPS * I::LANES * 2) as f64
+fn chains_rate<I: Isa<Elem = f32>, const N: usize>(isa: I, time: Duration) -> f64 {
+    let flops = (N * STEPS * I::LANES * 2) as f64;
+    best_rate(time, flops, || isa.run(Chains::<I, N>(isa)))
 }
 
 fn best_rate(time: Duration, flops: f64, work: impl Fn()) -> f64 {
     let start = Instant::now();
     let mut best = 0f64;
-    while start.elapsed() < time {
+    loop {
         let slice = Instant::now();
         work();
         best = best.max(flops / slice.elapsed().as_secs_f64() / 1e9);
+        if start.elapsed() >= time {
+            return best;
+        }
     }
-    best
 }
 
-struct Chains<I>(I);
+struct Chains<I, const N: usize>(I);
 
-impl<I: Isa<Elem = f32>> Op for Chains<I> {
+impl<I: Isa<Elem = f32>, const N: usize> Op for Chains<I, N> {
     type Output = ();
 
     #[inline(always)]
     fn eval(self) {
         let isa = self.0;
-        let mut sums = [isa.splat(black_box(1.0)); CHAINS];
+        let mut sums = [isa.splat(black_box(1.0)); N];
         let (factor, addend) = (isa.splat(black_box(0.999)), isa.splat(black_box(1e-3)));
         for _ in 0..STEPS {
             for sum in &mut sums {
@@ -108,5 +115,30 @@ impl Op for PairChains {
         }
         let total = sums.into_iter().fold(isa.splat(0.0), |total, sum| isa.add(total, sum));
         black_box(isa.reduce_add(total));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BRIEFLY: Duration = Duration::from_millis(20);
+
+    #[test]
+    fn a_peak_is_positive_and_finite_on_every_instruction_set() {
+        for isa in IsaKind::available() {
+            for threads in [1, 2] {
+                let peak = fma_gflops(isa, threads, BRIEFLY);
+                assert!(peak > 0.0 && peak.is_finite(), "{isa} {threads} {peak}");
+            }
+        }
+        if let Some(peak) = bf16_gflops(1, BRIEFLY) {
+            assert!(peak > 0.0 && peak.is_finite(), "{peak}");
+        }
+    }
+
+    #[test]
+    fn no_time_at_all_still_gives_a_figure() {
+        assert!(fma_gflops(IsaKind::Scalar, 1, Duration::ZERO) > 0.0);
     }
 }

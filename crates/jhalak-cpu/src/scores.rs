@@ -33,6 +33,8 @@ pub(crate) struct Rules<'p, E> {
     scale: E,
     /// The cap c and 1/c.
     cap: Option<(E, E)>,
+    /// What dropout multiplies a kept weight by.
+    keep_factor: E,
 }
 
 impl<'p, E: Softcap> Rules<'p, E> {
@@ -41,7 +43,8 @@ impl<'p, E: Softcap> Rules<'p, E> {
         let scale = E::from_f64(problem.scale());
         let cap = problem.softcap().map(|c| (E::from_f64(c), E::from_f64(1.0 / c)));
         let folded = scale > E::ZERO && cap.is_none() && !additive;
-        Rules { problem, folded, scale, cap }
+        let keep_factor = problem.dropout().map_or(1.0, |dropout| dropout.keep_factor());
+        Rules { problem, folded, scale, cap, keep_factor: E::from_f64(keep_factor) }
     }
 
     /// What is still to be multiplied into a score: the scale, where it is folded.
@@ -73,29 +76,33 @@ impl<'p, E: Softcap> Rules<'p, E> {
         }
     }
 
-    /// Multiplies the weights of a tile by dropout's factors; `factors` is work space for a row.
-    pub(crate) fn drop_weights(&self, tile: &Tile<'_>, s: &mut [E], factors: &mut [f32]) {
+    /// Applies dropout to the weights of a tile; `kept` is work space for a row.
+    pub(crate) fn drop_weights(&self, tile: &Tile<'_>, s: &mut [E], kept: &mut [bool]) {
         if self.problem.dropout().is_none() {
             return;
         }
-        let factors = &mut factors[..tile.keys.len()];
+        let kept = &mut kept[..tile.keys.len()];
         for n in 0..tile.rows.len() {
-            self.fill_factors(tile, n, factors);
-            let row = &mut s[n * tile.shape.stride..];
-            for (weight, &factor) in row.iter_mut().zip(factors.iter()) {
-                *weight = *weight * E::from_f32(factor);
-            }
+            self.fill_kept(tile, n, kept);
+            self.drop_row(&mut s[n * tile.shape.stride..], kept);
         }
     }
 
-    /// Writes dropout's factors for row `n` of a tile, one per key.
-    pub(crate) fn fill_factors(&self, tile: &Tile<'_>, n: usize, factors: &mut [f32]) {
+    /// Writes which weights of row `n` of a tile dropout keeps, one flag per key.
+    pub(crate) fn fill_kept(&self, tile: &Tile<'_>, n: usize, kept: &mut [bool]) {
         let Some(dropout) = self.problem.dropout() else { return };
         let (unit, row) = (tile.unit, tile.rows.start + n);
         let sequence_head = (unit.b * self.problem.heads_q() + unit.head_q(row)) as u32;
         let query = self.problem.query_position(unit.b, unit.query(row));
         let first_key = self.problem.key_position(tile.keys.start);
-        dropout.fill_factors(sequence_head, query, first_key, factors);
+        dropout.fill_kept(sequence_head, query, first_key, kept);
+    }
+
+    /// Multiplies a row by dropout's factors: 0 where dropped.
+    pub(crate) fn drop_row(&self, values: &mut [E], kept: &[bool]) {
+        for (x, &kept) in values.iter_mut().zip(kept) {
+            *x = *x * if kept { self.keep_factor } else { E::ZERO };
+        }
     }
 
     /// lse of a row, and what its output is to be multiplied by, from the maximum and sum of its

@@ -21,6 +21,7 @@ mod overlap;
 mod owned;
 pub mod philox;
 mod problem;
+pub mod reference;
 mod tensor;
 mod visibility;
 

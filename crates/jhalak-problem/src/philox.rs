@@ -68,13 +68,12 @@ impl Dropout {
         number(&words, key) >= self.threshold()
     }
 
-    /// Writes the factor of keys `first_key..` of one query: 0 where dropped, else the keep
-    /// factor.
-    pub fn fill_factors(&self, sequence_head: u32, query: i64, first_key: i64, out: &mut [f32]) {
-        let (threshold, keep) = (self.threshold(), self.keep_factor() as f32);
+    /// Writes whether the weights of keys `first_key..` of one query are kept.
+    pub fn fill_kept(&self, sequence_head: u32, query: i64, first_key: i64, kept: &mut [bool]) {
+        let threshold = self.threshold();
         let mut block = i64::MIN;
         let mut words = [[0u32; 4]; 4];
-        for (n, factor) in out.iter_mut().enumerate() {
+        for (n, kept) in kept.iter_mut().enumerate() {
             let key = first_key + n as i64;
             if key >> 5 != block {
                 block = key >> 5;
@@ -82,8 +81,7 @@ impl Dropout {
                     *w = self.words(sequence_head, query, (block << 5) + 2 * pair as i64);
                 }
             }
-            let kept = number(&words[((key & 7) >> 1) as usize], key) >= threshold;
-            *factor = if kept { keep } else { 0.0 };
+            *kept = number(&words[((key & 7) >> 1) as usize], key) >= threshold;
         }
     }
 
@@ -125,14 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_factors_is_the_same_wherever_it_is_cut() {
+    fn a_row_is_the_same_wherever_it_is_cut() {
         let dropout = Dropout::new(0.3, 0x1234_5678_9abc_def0, 7);
         for first in [-70i64, -1, 0, 5, 31, 1000] {
-            let mut row = vec![0f32; 97];
-            dropout.fill_factors(3, -5, first, &mut row);
-            for (n, &factor) in row.iter().enumerate() {
-                let kept = dropout.keeps(3, -5, first + n as i64);
-                assert_eq!(factor, if kept { dropout.keep_factor() as f32 } else { 0.0 });
+            let mut row = vec![false; 97];
+            dropout.fill_kept(3, -5, first, &mut row);
+            for (n, &kept) in row.iter().enumerate() {
+                assert_eq!(kept, dropout.keeps(3, -5, first + n as i64));
             }
         }
     }

@@ -26,8 +26,8 @@ pub(super) struct Scratch<E> {
     ds: Buffer<E>,
     /// The softcap's derivative, where there is one.
     slopes: Buffer<E>,
-    /// Dropout's factors, where there are any.
-    factors: Buffer<f32>,
+    /// What dropout keeps, where it drops anything.
+    kept: Buffer<bool>,
     /// Work space for a row of anything.
     pub(super) row: Buffer<E>,
     pub(super) row2: Buffer<E>,
@@ -46,7 +46,7 @@ impl<E: Float> Scratch<E> {
             p: Buffer::zeroed(tile)?,
             ds: Buffer::zeroed(tile)?,
             slopes: Buffer::zeroed(only_if(problem.softcap().is_some()))?,
-            factors: Buffer::zeroed(only_if(problem.dropout().is_some()))?,
+            kept: Buffer::zeroed(only_if(problem.dropout().is_some()))?,
             row: Buffer::zeroed(widest)?,
             row2: Buffer::zeroed(widest)?,
         })
@@ -119,13 +119,13 @@ impl<I: Isa<Elem: Softcap>> TilePass<'_, I> {
         };
         // SAFETY: as above.
         unsafe { probabilities.run() };
-        self.fill_factors(tile, &mut scratch.factors);
+        self.fill_kept(tile, &mut scratch.kept);
         if self.wants.ds() {
             // SAFETY: as above.
             unsafe {
                 let douts = (operands.douts, operands.dv);
                 self.products(tile, head_dim_v, douts, operands.value_panels, &mut scratch.ds);
-                drop(tile, &scratch.factors, &mut scratch.ds);
+                self.drop(tile, &scratch.kept, &mut scratch.ds);
                 let gradient = ScoreGradient {
                     isa: self.isa,
                     rows: shape.rows,
@@ -144,7 +144,7 @@ impl<I: Isa<Elem: Softcap>> TilePass<'_, I> {
                 multiply(tile, &scratch.slopes, &mut scratch.ds);
             }
         }
-        drop(tile, &scratch.factors, &mut scratch.p);
+        self.drop(tile, &scratch.kept, &mut scratch.p);
         // SAFETY: as above.
         unsafe {
             match visible {
@@ -224,26 +224,24 @@ impl<I: Isa<Elem: Softcap>> TilePass<'_, I> {
         }
     }
 
-    fn fill_factors(&self, tile: &Tile<'_>, factors: &mut [f32]) {
-        if factors.is_empty() {
+    fn fill_kept(&self, tile: &Tile<'_>, kept: &mut [bool]) {
+        if kept.is_empty() {
             return;
         }
         for n in 0..tile.rows.len() {
-            let row = &mut factors[n * tile.shape.stride..][..tile.keys.len()];
-            self.rules.fill_factors(tile, n, row);
+            let row = &mut kept[n * tile.shape.stride..][..tile.keys.len()];
+            self.rules.fill_kept(tile, n, row);
         }
     }
-}
 
-/// Multiplies a tile by dropout's factors, where there are any.
-fn drop<E: Float>(tile: &Tile<'_>, factors: &[f32], values: &mut [E]) {
-    if factors.is_empty() {
-        return;
-    }
-    for n in 0..tile.rows.len() {
-        let at = n * tile.shape.stride..n * tile.shape.stride + tile.keys.len();
-        for (x, &factor) in values[at.clone()].iter_mut().zip(&factors[at]) {
-            *x = *x * E::from_f32(factor);
+    /// Multiplies a tile by dropout's factors, where there are any.
+    fn drop(&self, tile: &Tile<'_>, kept: &[bool], values: &mut [I::Elem]) {
+        if kept.is_empty() {
+            return;
+        }
+        for n in 0..tile.rows.len() {
+            let at = n * tile.shape.stride..n * tile.shape.stride + tile.keys.len();
+            self.rules.drop_row(&mut values[at.clone()], &kept[at]);
         }
     }
 }

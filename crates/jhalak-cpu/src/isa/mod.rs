@@ -138,7 +138,7 @@ pub(crate) trait Isa: Copy + Send + Sync + Debug + 'static {
 /// 2^f − 1 over f = c₁ + c₂f + … for f in [−½, ½]: a minimax polynomial, 0.8 ulp before rounding.
 #[rustfmt::skip]
 pub(crate) const EXP2: [f32; 5] = [
-    0.693_146_98, 0.240_222_42, 0.055_507_337, 0.009_671_513, 0.001_326_472_7,
+    0.693_147, 0.240_222_42, 0.055_507_337, 0.009_671_513, 0.001_326_472_7,
 ];
 
 #[cfg(test)]

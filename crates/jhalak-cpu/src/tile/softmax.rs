@@ -160,7 +160,7 @@ mod tests {
         }
         // A row of −∞ keeps its state, before and after others.
         let hidden = vec![-inf; 20];
-        let (max, sum, alpha, weights) = steps(isa, 1.0, &[hidden.clone()]);
+        let (max, sum, alpha, weights) = steps(isa, 1.0, std::slice::from_ref(&hidden));
         assert_eq!((max, sum, alpha), (-inf, 0.0, 0.0));
         assert!(weights.iter().all(|&w| w == 0.0));
         let (max, sum, alpha, _) = steps(isa, 1.0, &[vec![2.0; 8], hidden.clone()]);

@@ -282,6 +282,27 @@ impl<'a> Problem<'a> {
         self.starts.map_or(0, |(_, k_start)| k_start) + j as i64
     }
 
+    /// The row of query `i` of sequence `b` among all rows of q, batch by batch.
+    pub(crate) fn query_row(&self, b: usize, i: usize) -> usize {
+        let s = &self.sequences[b];
+        s.storage * self.storage_shape(&self.q).1 + s.rows_q.start + i
+    }
+
+    /// The row of key `j` of sequence `b` among all rows of k, batch by batch.
+    pub(crate) fn key_row(&self, b: usize, j: usize) -> usize {
+        let s = &self.sequences[b];
+        s.storage * self.storage_shape(&self.k).1 + s.rows_k.start + j
+    }
+
+    /// All rows of q, and of k, used or not.
+    pub(crate) fn total_rows(&self) -> (usize, usize) {
+        let total = |view| {
+            let (storages, rows) = self.storage_shape(view);
+            storages * rows
+        };
+        (total(&self.q), total(&self.k))
+    }
+
     /// Query rows [used Sq, D] of sequence `b`, query head `h`.
     pub fn q(&self, b: usize, h: usize) -> Matrix<'a> {
         let s = &self.sequences[b];
@@ -336,6 +357,11 @@ impl<'a> Problem<'a> {
     /// Sink logit of query head `h`.
     pub fn sink(&self, h: usize) -> Option<f64> {
         self.sinks.as_ref().map(|sinks| sinks.get_f64(&[h]))
+    }
+
+    /// How many sinks there are, where there are any.
+    pub(crate) fn sink_count(&self) -> Option<usize> {
+        self.sinks.as_ref().map(|sinks| sinks.shape()[0])
     }
 
     /// Rows of q, and so of out, lse and dq, that no sequence uses.

@@ -1,0 +1,316 @@
+//! [`Case`]: one attention call with every option, its tensors, and how it is drawn.
+
+use jhalak_problem::{Attention, DType, TensorView};
+use proptest::prelude::*;
+
+use super::strided::{Layout, Strided, noise};
+
+/// Everything about a call but its numbers.
+#[derive(Clone, Debug)]
+pub struct Case {
+    pub dtype: DType,
+    pub heads_k: usize,
+    pub group: usize,
+    pub head_dim: usize,
+    pub head_dim_v: usize,
+    /// (queries, keys) of each sequence.
+    pub lengths: Vec<(usize, usize)>,
+    pub packed: bool,
+    /// Rows after the last packed sequence.
+    pub spare_rows: usize,
+    /// How many queries and keys of each sequence are not used.
+    pub unused: Option<(usize, usize)>,
+    pub scale: Option<f64>,
+    pub causal: bool,
+    pub window: Option<(i64, i64)>,
+    pub softcap: f64,
+    /// Which dimensions of the bias have their full size, and whether it is f32.
+    pub bias: Option<([bool; 4], bool)>,
+    pub mask: Option<[bool; 4]>,
+    pub alibi: Option<bool>,
+    pub sinks: bool,
+    pub dropout: Option<f64>,
+    pub starts: Option<(i64, i64)>,
+    pub out_f32: bool,
+    pub layouts: [Layout; 4],
+    /// Multiplies q.
+    pub spread: f64,
+    pub seed: u64,
+}
+
+/// The tensors of a case.
+pub struct Tensors {
+    pub q: Strided,
+    pub k: Strided,
+    pub v: Strided,
+    pub bias: Option<Strided>,
+    pub mask: Option<Strided>,
+    pub alibi: Option<Strided>,
+    pub sinks: Option<Strided>,
+    pub cu_q: Vec<i32>,
+    pub cu_k: Vec<i32>,
+    pub used_q: Vec<i64>,
+    pub used_k: Vec<i64>,
+}
+
+impl Default for Case {
+    /// Plain f32 attention, 2 sequences of 5 queries and 7 keys, 2 heads of 8.
+    fn default() -> Self {
+        Case {
+            dtype: DType::F32,
+            heads_k: 2,
+            group: 1,
+            head_dim: 8,
+            head_dim_v: 8,
+            lengths: vec![(5, 7); 2],
+            packed: false,
+            spare_rows: 0,
+            unused: None,
+            scale: None,
+            causal: false,
+            window: None,
+            softcap: 0.0,
+            bias: None,
+            mask: None,
+            alibi: None,
+            sinks: false,
+            dropout: None,
+            starts: None,
+            out_f32: false,
+            layouts: std::array::from_fn(|_| Layout::default()),
+            spread: 1.0,
+            seed: 0,
+        }
+    }
+}
+
+impl Case {
+    /// A dense case of one sequence.
+    pub fn dense(batch: usize, queries: usize, keys: usize, heads: usize, head_dim: usize) -> Self {
+        Case {
+            lengths: vec![(queries, keys); batch],
+            heads_k: heads,
+            head_dim,
+            head_dim_v: head_dim,
+            ..Case::default()
+        }
+    }
+
+    pub fn heads_q(&self) -> usize {
+        self.heads_k * self.group
+    }
+
+    pub fn batch(&self) -> usize {
+        self.lengths.len()
+    }
+
+    /// [B, S, H, D] or [total, H, D] of queries (0) or keys (1).
+    fn shape(&self, side: usize, heads: usize, dim: usize) -> Vec<usize> {
+        let length = |&(q, k): &(usize, usize)| if side == 0 { q } else { k };
+        if self.packed {
+            let total: usize = self.lengths.iter().map(length).sum();
+            vec![total + self.spare_rows, heads, dim]
+        } else {
+            vec![self.batch(), self.lengths.first().map_or(3, length), heads, dim]
+        }
+    }
+
+    fn longest(&self) -> (usize, usize) {
+        let longest = |f: fn(&(usize, usize)) -> usize| self.lengths.iter().map(f).max();
+        (longest(|l| l.0).unwrap_or(3), longest(|l| l.1).unwrap_or(3))
+    }
+
+    fn score_shape(&self, full: [bool; 4]) -> [usize; 4] {
+        let (q, k) = self.longest();
+        let sizes = [self.batch(), self.heads_q(), q, k];
+        std::array::from_fn(|d| if full[d] { sizes[d] } else { 1 })
+    }
+
+    /// The tensors, filled from the seed.
+    pub fn tensors(&self) -> Tensors {
+        let rank = if self.packed { 3 } else { 4 };
+        let head = rank - 2;
+        let input = |n: u64, shape: &[usize], layout: &Layout, factor: f64| {
+            // Only a whole batch or all heads share memory.
+            let broadcast = layout.broadcast & (1 | 1 << head);
+            let layout = Layout { broadcast, ..layout.clone() };
+            Strided::new(self.dtype, shape, &layout, |i| factor * noise(self.seed * 16 + n, i))
+        };
+        let (hq, hk) = (self.heads_q(), self.heads_k);
+        let q = self.shape(0, hq, self.head_dim);
+        let [k, v] = [self.head_dim, self.head_dim_v].map(|dim| self.shape(1, hk, dim));
+        let cu = |side: usize| {
+            let mut at = 0i32;
+            let lengths = self.lengths.iter().map(move |&(q, k)| if side == 0 { q } else { k });
+            std::iter::once(0)
+                .chain(lengths.map(move |n| {
+                    at += n as i32;
+                    at
+                }))
+                .collect::<Vec<i32>>()
+        };
+        let (spare_q, spare_k) = self.unused.unwrap_or((0, 0));
+        Tensors {
+            q: input(0, &q, &self.layouts[0], self.spread),
+            k: input(1, &k, &self.layouts[1], 1.0),
+            v: input(2, &v, &self.layouts[2], 1.0),
+            bias: self.bias.map(|(full, wide)| {
+                let dtype = if wide { DType::F32 } else { self.dtype };
+                Strided::new(dtype, &self.score_shape(full), &self.layouts[3], |i| {
+                    let x = noise(self.seed * 16 + 3, i);
+                    if x > 1.2 { f64::NEG_INFINITY } else { x }
+                })
+            }),
+            mask: self.mask.map(|full| {
+                Strided::new(DType::Bool, &self.score_shape(full), &self.layouts[3], |i| {
+                    f64::from(noise(self.seed * 16 + 4, i) < 0.8)
+                })
+            }),
+            alibi: self.alibi.map(|per_sequence| {
+                let shape = if per_sequence { vec![self.batch(), hq] } else { vec![hq] };
+                Strided::new(DType::F32, &shape, &Layout::default(), |i| {
+                    noise(self.seed * 16 + 5, i).abs() * 0.2
+                })
+            }),
+            sinks: self.sinks.then(|| {
+                Strided::new(DType::F32, &[hq], &Layout::default(), |i| {
+                    noise(self.seed * 16 + 6, i)
+                })
+            }),
+            cu_q: cu(0),
+            cu_k: cu(1),
+            used_q: self.lengths.iter().map(|l| l.0.saturating_sub(spare_q) as i64).collect(),
+            used_k: self.lengths.iter().map(|l| l.1.saturating_sub(spare_k) as i64).collect(),
+        }
+    }
+
+    /// The options, on these tensors.
+    pub fn attention<'t>(&self, tensors: &'t Tensors) -> Attention<'t> {
+        let mut a = Attention::new().softcap(self.softcap);
+        if let Some(scale) = self.scale {
+            a = a.scale(scale);
+        }
+        if self.causal {
+            a = a.causal();
+        }
+        if let Some((left, right)) = self.window {
+            a = a.window(left, right);
+        }
+        if let Some(bias) = &tensors.bias {
+            a = a.bias(bias.view());
+        }
+        if let Some(mask) = &tensors.mask {
+            a = a.mask(mask.view());
+        }
+        if let Some(slopes) = &tensors.alibi {
+            a = a.alibi_slopes(slopes.view());
+        }
+        if let Some(sinks) = &tensors.sinks {
+            a = a.sinks(sinks.view());
+        }
+        if let Some(p) = self.dropout {
+            a = a.dropout(p, self.seed ^ 0xABCD_EF01_2345_6789, 11);
+        }
+        if let Some((q, k)) = self.starts {
+            a = a.q_start(q).k_start(k);
+        }
+        if self.packed {
+            a = a.cu_seqlens(ints(&tensors.cu_q), ints(&tensors.cu_k));
+        }
+        if self.unused.is_some() {
+            a = a.seqused_q(ints(&tensors.used_q)).seqused_k(ints(&tensors.used_k));
+        }
+        if self.out_f32 && self.dtype != DType::F64 {
+            a = a.out_dtype(DType::F32);
+        }
+        a
+    }
+}
+
+fn ints<T: jhalak_problem::Element>(values: &[T]) -> TensorView<'_> {
+    TensorView::from_slice(values, &[values.len()]).expect("a list")
+}
+
+fn layout() -> impl Strategy<Value = Layout> {
+    let broadcast = prop_oneof![5 => Just(0u8), 1 => 0..16u8];
+    (0..4usize, prop_oneof![2 => Just(0u8), 1 => 0..16u8], broadcast, 0..2usize, 0..4usize)
+        .prop_map(|(rotate, reversed, broadcast, gap, lead)| Layout {
+            rotate,
+            reversed,
+            broadcast,
+            gap,
+            lead,
+        })
+}
+
+fn dims() -> impl Strategy<Value = usize> {
+    prop_oneof![4 => 1..40usize, 2 => Just(64usize), 1 => 65..140usize]
+}
+
+/// Any call with up to `longest` positions per sequence.
+pub fn any_case(dtypes: &'static [DType], longest: usize) -> impl Strategy<Value = Case> {
+    let length = move || prop_oneof![1 => Just(0usize), 2 => 1..8usize, 6 => 1..longest];
+    let sizes = (
+        prop::sample::select(dtypes),
+        1..3usize,
+        prop_oneof![3 => Just(1usize), 2 => 2..5usize, 1 => Just(7usize)],
+        dims(),
+        prop::option::weighted(0.3, dims()),
+        prop::collection::vec((length(), length()), 1..4),
+        any::<bool>(),
+        0..3usize,
+        prop::option::weighted(0.2, (0..9usize, 0..9usize)),
+        any::<u64>(),
+    );
+    let flags = || any::<[bool; 4]>();
+    let bound = || prop_oneof![Just(-1i64), 0..20i64, Just(i64::from(i32::MAX))];
+    let options = (
+        prop::option::weighted(0.3, prop::sample::select(&[0.3, -0.2, 0.0, 1.0][..])),
+        any::<bool>(),
+        prop::option::weighted(0.3, (bound(), bound())),
+        prop_oneof![3 => Just(0.0), 1 => 0.5..20.0f64],
+        prop::option::weighted(0.3, (flags(), any::<bool>())),
+        prop::option::weighted(0.25, flags()),
+        prop::option::weighted(0.25, any::<bool>()),
+        prop::bool::weighted(0.25),
+        prop::option::weighted(0.2, prop::sample::select(&[0.1, 0.5, 1.0][..])),
+        prop::option::weighted(0.2, (-30..30i64, -30..30i64)),
+        prop::bool::weighted(0.2),
+    );
+    let layouts = [layout(), layout(), layout(), layout()];
+    let spread = prop_oneof![4 => Just(1.0), 1 => Just(20.0)];
+    (sizes, options, layouts, spread).prop_map(|(sizes, options, layouts, spread)| {
+        let (dtype, heads_k, group, head_dim, dv, mut lengths, packed, spare, unused, seed) = sizes;
+        let (scale, causal, window, softcap, bias, mask, alibi, sinks, dropout, starts, out_f32) =
+            options;
+        if !packed {
+            let first = lengths[0];
+            lengths.fill(first);
+        }
+        Case {
+            dtype,
+            heads_k,
+            group,
+            head_dim,
+            head_dim_v: dv.unwrap_or(head_dim),
+            lengths,
+            packed,
+            spare_rows: spare,
+            unused,
+            scale,
+            causal,
+            window,
+            softcap,
+            bias,
+            mask,
+            alibi,
+            sinks,
+            dropout,
+            starts,
+            out_f32,
+            layouts,
+            spread,
+            seed: seed >> 8,
+        }
+    })
+}

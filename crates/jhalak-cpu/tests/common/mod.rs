@@ -1,0 +1,6 @@
+//! What the tests share.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+pub mod case;
+pub mod run;
+pub mod strided;
