@@ -110,7 +110,7 @@ pub(crate) trait Arithmetic: Copy + Send + Sync {
     unsafe fn softmax(
         self,
         shape: TileShape,
-        factor: Elem<Self>,
+        factor: f64,
         s: *mut Elem<Self>,
         weights: *mut Self::Operand,
         state: SoftmaxRows<Elem<Self>>,
@@ -252,7 +252,7 @@ impl<I: Isa<Elem: Softcap>> Arithmetic for Wide<I> {
     unsafe fn softmax(
         self,
         shape: TileShape,
-        factor: I::Elem,
+        factor: f64,
         s: *mut I::Elem,
         _weights: *mut I::Elem,
         state: SoftmaxRows<I::Elem>,

@@ -141,7 +141,7 @@ impl Arithmetic for Bf16Pairs {
     unsafe fn softmax(
         self,
         shape: TileShape,
-        factor: f32,
+        factor: f64,
         s: *mut f32,
         weights: *mut bf16,
         state: SoftmaxRows<f32>,

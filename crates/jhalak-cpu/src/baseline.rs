@@ -4,7 +4,7 @@
 //! shall be no slower than jhalak's own, so they are made of the same vectors and the same exp2.
 
 use crate::dispatch::with_f32_isa;
-use crate::isa::{Isa, IsaKind, Op};
+use crate::isa::{ExpFactor, Isa, IsaKind, Op};
 
 /// The most lanes that any instruction set has.
 const MAX_LANES: usize = 16;
@@ -44,23 +44,37 @@ impl<I: Isa<Elem = f32>> Op for SoftmaxRows<'_, I> {
     #[inline(always)]
     fn eval(self) {
         let isa = self.isa;
-        let factor = isa.splat(self.scale * std::f32::consts::LOG2_E);
+        let factor = ExpFactor::new(isa, f64::from(self.scale) * std::f64::consts::LOG2_E);
         for row in self.scores.chunks_exact_mut(self.cols) {
-            // Two of each, so that a step need not wait for the one before.
-            let mut max = [isa.splat(f32::NEG_INFINITY); 2];
-            each(isa, row, |n, s| {
-                max[n % 2] = isa.max(s, max[n % 2]);
-                s
-            });
-            let max = isa.splat(isa.reduce_max(isa.max(max[0], max[1])));
-            let mut sum = [isa.splat(0.0); 2];
-            each(isa, row, |n, s| {
-                let weight = isa.exp2(isa.mul(isa.sub(s, max), factor));
-                sum[n % 2] = isa.add(sum[n % 2], weight);
-                weight
-            });
-            let share = isa.splat(1.0 / isa.reduce_add(isa.add(sum[0], sum[1])));
-            each(isa, row, |_, weight| isa.mul(weight, share));
+            let mut max = isa.splat(f32::NEG_INFINITY);
+            each(
+                isa,
+                row,
+                #[inline(always)]
+                |s| {
+                    max = isa.max(s, max);
+                    s
+                },
+            );
+            let max = isa.splat(isa.reduce_max(max));
+            let mut sum = isa.splat(0.0);
+            each(
+                isa,
+                row,
+                #[inline(always)]
+                |s| {
+                    let weight = isa.exp2_scaled(isa.sub(s, max), &factor);
+                    sum = isa.add(sum, weight);
+                    weight
+                },
+            );
+            let share = isa.splat(1.0 / isa.reduce_add(sum));
+            each(
+                isa,
+                row,
+                #[inline(always)]
+                |weight| isa.mul(weight, share),
+            );
         }
     }
 }
@@ -98,16 +112,16 @@ impl<I: Isa<Elem = f32>> Op for GradientRows<'_, I> {
     }
 }
 
-/// Replaces each vector of the row by what `f` makes of its number and itself. The last one is
-/// filled up with −∞, whose maximum and exp2 change nothing.
+/// Replaces each vector of the row by what `f` makes of it. The last one is filled up with −∞,
+/// whose maximum and exp2 change nothing.
 #[inline(always)]
-fn each<I: Isa<Elem = f32>>(isa: I, row: &mut [f32], mut f: impl FnMut(usize, I::Vec) -> I::Vec) {
+fn each<I: Isa<Elem = f32>>(isa: I, row: &mut [f32], mut f: impl FnMut(I::Vec) -> I::Vec) {
     let whole = row.len() / I::LANES;
     for n in 0..whole {
         // SAFETY: the row has LANES elements from there on.
         unsafe {
             let at = row.as_mut_ptr().add(n * I::LANES);
-            isa.store(at, f(n, isa.load(at)));
+            isa.store(at, f(isa.load(at)));
         }
     }
     let rest = &mut row[whole * I::LANES..];
@@ -115,7 +129,7 @@ fn each<I: Isa<Elem = f32>>(isa: I, row: &mut [f32], mut f: impl FnMut(usize, I:
         let mut filled = [f32::NEG_INFINITY; MAX_LANES];
         filled[..rest.len()].copy_from_slice(rest);
         // SAFETY: MAX_LANES elements are at least one vector.
-        unsafe { isa.store(filled.as_mut_ptr(), f(whole, isa.load(filled.as_ptr()))) };
+        unsafe { isa.store(filled.as_mut_ptr(), f(isa.load(filled.as_ptr()))) };
         rest.copy_from_slice(&filled[..rest.len()]);
     }
 }

@@ -35,11 +35,12 @@ pub(crate) fn step<E: Softcap>(
         let s = &mut rows.scores[n * stride..n * stride + keys.len()];
         let max = s.iter().fold(rows.max[n], |max, &x| if x > max { x } else { max });
         let base = if max == E::NEG_INFINITY { E::ZERO } else { max };
-        let alpha = ((rows.max[n] - base) * factor).exp2();
+        let power = |x: E| E::from_f64(((x - base).to_f64() * factor).exp2());
+        let alpha = power(rows.max[n]);
         let mut sum = E::ZERO;
         for (x, visible) in s.iter_mut().zip(&mut visible[n * keys.len()..]) {
             *visible = *x != E::NEG_INFINITY;
-            *x = ((*x - base) * factor).exp2();
+            *x = power(*x);
             sum = sum + *x;
         }
         rows.max[n] = max;

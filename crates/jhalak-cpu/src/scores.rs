@@ -10,7 +10,7 @@ use std::ops::Range;
 use jhalak_problem::{Problem, TileClass, Visibility};
 
 use crate::arithmetic::TileShape;
-use crate::isa::{Isa, Op};
+use crate::isa::{Isa, Op, SMALLEST_FACTOR};
 use crate::rows;
 use crate::softcap::Softcap;
 use crate::units::Unit;
@@ -42,19 +42,19 @@ impl<'p, E: Softcap> Rules<'p, E> {
         let additive = problem.bias_shape().is_some() || problem.has_alibi();
         let scale = E::from_f64(problem.scale());
         let cap = problem.softcap().map(|c| (E::from_f64(c), E::from_f64(1.0 / c)));
-        let folded = scale > E::ZERO && cap.is_none() && !additive;
+        let folded = problem.scale() * LOG2_E > SMALLEST_FACTOR && cap.is_none() && !additive;
         let keep_factor = problem.dropout().map_or(1.0, |dropout| dropout.keep_factor());
         Rules { problem, folded, scale, cap, keep_factor: E::from_f64(keep_factor) }
     }
 
     /// What is still to be multiplied into a score: the scale, where it is folded.
-    pub(crate) fn pending_scale(&self) -> E {
-        if self.folded { self.scale } else { E::ONE }
+    pub(crate) fn pending_scale(&self) -> f64 {
+        if self.folded { self.problem.scale() } else { 1.0 }
     }
 
     /// The softmax's weights are 2^(factor·(s − max)).
-    pub(crate) fn exponent_factor(&self) -> E {
-        self.pending_scale() * E::from_f64(LOG2_E)
+    pub(crate) fn exponent_factor(&self) -> f64 {
+        self.pending_scale() * LOG2_E
     }
 
     /// Makes the tile's raw products into scores, −∞ where a key is not visible and in the
@@ -108,7 +108,7 @@ impl<'p, E: Softcap> Rules<'p, E> {
     /// lse of a row, and what its output is to be multiplied by, from the maximum and sum of its
     /// scores and its head's sink.
     pub(crate) fn finish_row(&self, max: E, sum: E, h: usize) -> (E, E) {
-        let max = max.to_f64() * self.pending_scale_exactly();
+        let max = max.to_f64() * self.pending_scale();
         let sum = sum.to_f64();
         let empty = sum == 0.0;
         let lse = if empty { f64::NEG_INFINITY } else { max + sum.ln() };
@@ -122,10 +122,6 @@ impl<'p, E: Softcap> Rules<'p, E> {
             _ => (lse, factor),
         };
         (E::from_f64(lse), E::from_f64(factor))
-    }
-
-    fn pending_scale_exactly(&self) -> f64 {
-        if self.folded { self.problem.scale() } else { 1.0 }
     }
 }
 

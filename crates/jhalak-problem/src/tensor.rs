@@ -64,7 +64,9 @@ impl Layout {
             // The stride of a dimension of size 0 or 1 is never used, whatever it is.
             layout.strides[d] = if size > 1 { stride } else { 0 };
         }
-        let bytes = layout.extent().map(|(low, high)| (high - low + 1) * dtype.size() as i128);
+        let bytes = layout.extent().map(|(low, high)| {
+            high.saturating_sub(low).saturating_add(1).saturating_mul(dtype.size() as i128)
+        });
         if bytes.is_some_and(|b| b > isize::MAX as i128)
             || shape.iter().try_fold(1usize, |n, &size| n.checked_mul(size.max(1))).is_none()
         {
@@ -106,11 +108,11 @@ impl Layout {
         }
         let (mut low, mut high) = (0i128, 0i128);
         for (&size, &stride) in self.shape().iter().zip(self.strides()) {
-            let reach = (size as i128 - 1) * stride as i128;
+            let reach = (size as i128 - 1).saturating_mul(stride as i128);
             if reach < 0 {
-                low += reach;
+                low = low.saturating_add(reach);
             } else {
-                high += reach;
+                high = high.saturating_add(reach);
             }
         }
         Some((low, high))

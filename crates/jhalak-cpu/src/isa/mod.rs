@@ -43,7 +43,6 @@ pub(crate) trait Float:
     fn from_f64(x: f64) -> Self;
     fn to_f32(self) -> f32;
     fn to_f64(self) -> f64;
-    fn exp2(self) -> Self;
     fn is_finite(self) -> bool;
 }
 
@@ -68,10 +67,6 @@ macro_rules! float {
             #[inline(always)]
             fn to_f64(self) -> f64 {
                 self as f64
-            }
-            #[inline(always)]
-            fn exp2(self) -> Self {
-                self.exp2()
             }
             #[inline(always)]
             fn is_finite(self) -> bool {
@@ -124,9 +119,10 @@ pub(crate) trait Isa: Copy + Send + Sync + Debug + 'static {
     fn max(self, a: Self::Vec, b: Self::Vec) -> Self::Vec;
     /// `x` where `gate` is not 0 (NaN included), else 0.
     fn zero_unless(self, gate: Self::Vec, x: Self::Vec) -> Self::Vec;
-    /// 2^x to 2.5 ulp over [−126, 127]; 0 from −127 down, +∞ from 128 up, NaN for NaN. Exactly 1
-    /// for 0.
-    fn exp2(self, x: Self::Vec) -> Self::Vec;
+    /// 2^(factor·x): to 2 ulp of the exact product's power where it is from −126 to 127 (2.5
+    /// without fused multiply-add); 0 from −127 down, +∞ from 128 up, NaN for NaN. Exactly 1 for
+    /// 0.
+    fn exp2_scaled(self, x: Self::Vec, factor: &ExpFactor<Self::Vec>) -> Self::Vec;
     /// The largest element; elements that are NaN are passed over.
     fn reduce_max(self, x: Self::Vec) -> Self::Elem;
     fn reduce_add(self, x: Self::Vec) -> Self::Elem;
@@ -135,7 +131,36 @@ pub(crate) trait Isa: Copy + Send + Sync + Debug + 'static {
     fn run<O: Op>(self, op: O) -> O::Output;
 }
 
+/// A factor inside a power of two, in two parts: rounding it to one, or its product with x, would
+/// cost as many ulp of the power as the exponent is large.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExpFactor<V> {
+    high: V,
+    low: V,
+    /// x is kept between these: −127 and 128 over the factor.
+    lowest: V,
+    highest: V,
+}
+
+impl<V> ExpFactor<V> {
+    /// `factor` must be above [`SMALLEST_FACTOR`].
+    #[inline(always)]
+    pub(crate) fn new<I: Isa<Vec = V>>(isa: I, factor: f64) -> Self {
+        let high = I::Elem::from_f64(factor);
+        ExpFactor {
+            high: isa.splat(high),
+            low: isa.splat(I::Elem::from_f64(factor - high.to_f64())),
+            lowest: isa.splat(I::Elem::from_f64(-127.0 / factor)),
+            highest: isa.splat(I::Elem::from_f64(128.0 / factor)),
+        }
+    }
+}
+
+/// Below it, the bounds of an [`ExpFactor`] are no finite f32 numbers.
+pub(crate) const SMALLEST_FACTOR: f64 = 1e-30;
+
 /// 2^f − 1 over f = c₁ + c₂f + … for f in [−½, ½]: a minimax polynomial, 0.8 ulp before rounding.
+#[allow(clippy::approx_constant, reason = "c₁ of the best polynomial is close to ln 2, not ln 2")]
 #[rustfmt::skip]
 pub(crate) const EXP2: [f32; 5] = [
     0.693_147, 0.240_222_42, 0.055_507_337, 0.009_671_513, 0.001_326_472_7,

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{EXP2, Isa, Op};
+use super::{EXP2, ExpFactor, Isa, Op};
 
 /// 256-bit vectors with fused multiply-add.
 #[derive(Clone, Copy, Debug)]
@@ -165,15 +165,17 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
-    fn exp2(self, x: __m256) -> __m256 {
+    fn exp2_scaled(self, x: __m256, factor: &ExpFactor<__m256>) -> __m256 {
         // SAFETY: the token. min and max give their second operand where one is NaN.
         unsafe {
             // Adding it rounds to an integer, which is then in the low bits.
             let round = _mm256_set1_ps(12_582_912.0);
-            let x = _mm256_max_ps(_mm256_set1_ps(-127.0), x);
-            let x = _mm256_min_ps(_mm256_set1_ps(128.0), x);
-            let shifted = _mm256_add_ps(x, round);
-            let f = _mm256_sub_ps(x, _mm256_sub_ps(shifted, round));
+            let x = _mm256_max_ps(factor.lowest, x);
+            let x = _mm256_min_ps(factor.highest, x);
+            let shifted = _mm256_fmadd_ps(x, factor.high, round);
+            let n = _mm256_sub_ps(shifted, round);
+            let f = _mm256_fmsub_ps(x, factor.high, n);
+            let f = _mm256_fmadd_ps(x, factor.low, f);
             let mut p = _mm256_set1_ps(EXP2[4]);
             for c in [EXP2[3], EXP2[2], EXP2[1], EXP2[0], 1.0] {
                 p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(c));
@@ -276,19 +278,22 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
-    fn exp2(self, x: __m512) -> __m512 {
+    fn exp2_scaled(self, x: __m512, factor: &ExpFactor<__m512>) -> __m512 {
         // SAFETY: the token. min and max give their second operand where one is NaN.
         unsafe {
-            let x = _mm512_max_ps(_mm512_set1_ps(-127.0), x);
-            let x = _mm512_min_ps(_mm512_set1_ps(128.0), x);
-            let n = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x);
-            let f = _mm512_sub_ps(x, n);
+            let x = _mm512_max_ps(factor.lowest, x);
+            let x = _mm512_min_ps(factor.highest, x);
+            // Adding it rounds to an integer.
+            let round = _mm512_set1_ps(12_582_912.0);
+            let n = _mm512_sub_ps(_mm512_fmadd_ps(x, factor.high, round), round);
+            let f = _mm512_fmsub_ps(x, factor.high, n);
+            let f = _mm512_fmadd_ps(x, factor.low, f);
             let mut p = _mm512_set1_ps(EXP2[4]);
             for c in [EXP2[3], EXP2[2], EXP2[1], EXP2[0], 1.0] {
                 p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(c));
             }
             // Below 2^-126 the result would be subnormal: it is 0. True for NaN.
-            let normal = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, _mm512_set1_ps(-126.0));
+            let normal = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(n, _mm512_set1_ps(-126.0));
             _mm512_maskz_scalef_ps(normal, p, n)
         }
     }
@@ -367,8 +372,8 @@ impl Isa for Avx512Bf16 {
     }
 
     #[inline(always)]
-    fn exp2(self, x: __m512) -> __m512 {
-        self.0.exp2(x)
+    fn exp2_scaled(self, x: __m512, factor: &ExpFactor<__m512>) -> __m512 {
+        self.0.exp2_scaled(x, factor)
     }
 
     #[inline(always)]

@@ -9,7 +9,7 @@ use half::bf16;
 
 use super::gemm::{Init, Product};
 use super::softmax::SoftmaxStep;
-use crate::isa::{Avx512Bf16, Isa, Op};
+use crate::isa::{Avx512Bf16, ExpFactor, Isa, Op};
 
 /// The product, to be run by [`Isa::run`].
 pub(crate) struct PairGemm {
@@ -159,6 +159,7 @@ impl Op for PairSoftmaxStep {
     #[inline(always)]
     fn eval(self) {
         let (step, isa) = (&self.step, self.step.isa);
+        let factor = ExpFactor::new(isa, step.factor);
         for i in 0..step.rows {
             // SAFETY: as promised to `run`.
             unsafe {
@@ -167,8 +168,8 @@ impl Op for PairSoftmaxStep {
                 let base = step.begin_row(i, s);
                 let mut sums = [isa.splat(0.0); 2];
                 for j in (0..step.cols).step_by(2 * LANES) {
-                    let low = step.weights(base, s.add(j));
-                    let high = step.weights(base, s.add(j + LANES));
+                    let low = step.weights(base, &factor, s.add(j));
+                    let high = step.weights(base, &factor, s.add(j + LANES));
                     sums = [isa.add(sums[0], low), isa.add(sums[1], high)];
                     isa.store_pairs(weights.add(j), isa.round_to_bf16(low, high));
                 }

@@ -1,6 +1,6 @@
 //! The backward's elementwise part on a tile: P from scores and lse, dS from P and dP.
 
-use crate::isa::{Float, Isa, Op};
+use crate::isa::{ExpFactor, Float, Isa, Op};
 
 /// P = 2^(log₂e · (scale·s − lse)) in place of the scores. A row whose lse is −∞ sees nothing:
 /// its P is 0.
@@ -12,7 +12,7 @@ pub(crate) struct Probabilities<I: Isa> {
     /// Element (i, j) at `s + i·stride + j`.
     pub(crate) s: *mut I::Elem,
     pub(crate) stride: usize,
-    pub(crate) scale: I::Elem,
+    pub(crate) scale: f64,
     /// One element per row.
     pub(crate) lse: *const I::Elem,
 }
@@ -32,8 +32,13 @@ impl<I: Isa> Op for Probabilities<I> {
     #[inline(always)]
     fn eval(self) {
         let isa = self.isa;
-        let scale = isa.splat(self.scale);
-        let log2_e = isa.splat(I::Elem::from_f64(std::f64::consts::LOG2_E));
+        // In two parts, as the factor: scores may be large.
+        let high = I::Elem::from_f64(self.scale);
+        let low = isa.splat(I::Elem::from_f64(self.scale - high.to_f64()));
+        let high = isa.splat(high);
+        // −∞ would meet a low part of 0 or of the other sign; this far down is as far.
+        let lowest = isa.splat(I::Elem::from_f32(f32::MIN));
+        let log2_e = ExpFactor::new(isa, std::f64::consts::LOG2_E);
         for i in 0..self.rows {
             // SAFETY: as promised to `run`.
             unsafe {
@@ -45,8 +50,9 @@ impl<I: Isa> Op for Probabilities<I> {
                 }
                 let minus_lse = isa.splat(-lse);
                 for j in (0..self.cols).step_by(I::LANES) {
-                    let exponent = isa.fma(isa.load(s.add(j)), scale, minus_lse);
-                    isa.store(s.add(j), isa.exp2(isa.mul(exponent, log2_e)));
+                    let x = isa.max(lowest, isa.load(s.add(j)));
+                    let exponent = isa.fma(x, low, isa.fma(x, high, minus_lse));
+                    isa.store(s.add(j), isa.exp2_scaled(exponent, &log2_e));
                 }
             }
         }
@@ -116,7 +122,7 @@ mod tests {
             cols,
             s: s.as_mut_ptr(),
             stride,
-            scale: e(0.75),
+            scale: 0.75,
             lse: lse.as_ptr(),
         };
         // SAFETY: the vectors are as large as the sizes say.

@@ -5,7 +5,7 @@
 //! The difference is taken before the factor is applied, so that scores up to the largest finite
 //! number stay finite.
 
-use crate::isa::{Float, Isa, Op};
+use crate::isa::{ExpFactor, Float, Isa, Op};
 
 /// The running state of a tile's rows, one element per row.
 #[derive(Clone, Copy)]
@@ -27,7 +27,7 @@ pub(crate) struct SoftmaxStep<I: Isa> {
     pub(crate) s: *mut I::Elem,
     pub(crate) stride: usize,
     /// The factor c, above 0.
-    pub(crate) factor: I::Elem,
+    pub(crate) factor: f64,
     pub(crate) state: SoftmaxRows<I::Elem>,
 }
 
@@ -49,6 +49,7 @@ impl<I: Isa> Op for SoftmaxStep<I> {
     #[inline(always)]
     fn eval(self) {
         let isa = self.isa;
+        let factor = ExpFactor::new(isa, self.factor);
         for i in 0..self.rows {
             // SAFETY: as promised to `run`.
             unsafe {
@@ -56,7 +57,7 @@ impl<I: Isa> Op for SoftmaxStep<I> {
                 let base = self.begin_row(i, s);
                 let mut sum = isa.splat(I::Elem::ZERO);
                 for j in (0..self.cols).step_by(I::LANES) {
-                    let weights = self.weights(base, s.add(j));
+                    let weights = self.weights(base, &factor, s.add(j));
                     sum = isa.add(sum, weights);
                     isa.store(s.add(j), weights);
                 }
@@ -84,7 +85,8 @@ impl<I: Isa> SoftmaxStep<I> {
             let max = if new > old { new } else { old };
             // Nothing visible yet: any base but −∞ gives weights of 0.
             let base = if max == I::Elem::NEG_INFINITY { I::Elem::ZERO } else { max };
-            let alpha = ((old - base) * self.factor).exp2();
+            let exponent = (old - base).to_f64() * self.factor;
+            let alpha = I::Elem::from_f64(exponent.exp2());
             *self.state.max.add(i) = max;
             *self.state.alpha.add(i) = alpha;
             *self.state.sum.add(i) = *self.state.sum.add(i) * alpha;
@@ -97,11 +99,16 @@ impl<I: Isa> SoftmaxStep<I> {
     /// # Safety
     /// One vector is readable at `s`.
     #[inline(always)]
-    pub(super) unsafe fn weights(&self, base: I::Vec, s: *const I::Elem) -> I::Vec {
+    pub(super) unsafe fn weights(
+        &self,
+        base: I::Vec,
+        factor: &ExpFactor<I::Vec>,
+        s: *const I::Elem,
+    ) -> I::Vec {
         let isa = self.isa;
         // SAFETY: the caller's promise.
         let s = unsafe { isa.load(s) };
-        isa.exp2(isa.mul(isa.sub(s, base), isa.splat(self.factor)))
+        isa.exp2_scaled(isa.sub(s, base), factor)
     }
 
     /// Adds the row's weights to its sum.
@@ -134,7 +141,6 @@ mod tests {
             s.resize(s.len().next_multiple_of(I::LANES), I::Elem::NEG_INFINITY);
             let state = SoftmaxRows { max: &mut max, sum: &mut sum, alpha: &mut alpha };
             let (cols, stride) = (s.len(), s.len());
-            let factor = e(factor);
             let step = SoftmaxStep { isa, rows: 1, cols, s: s.as_mut_ptr(), stride, factor, state };
             // SAFETY: one row, as long as the vector.
             unsafe { step.run() };

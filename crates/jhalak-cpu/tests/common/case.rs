@@ -278,7 +278,7 @@ pub fn any_case(dtypes: &'static [DType], longest: usize) -> impl Strategy<Value
         prop::bool::weighted(0.2),
     );
     let layouts = [layout(), layout(), layout(), layout()];
-    let spread = prop_oneof![4 => Just(1.0), 1 => Just(20.0)];
+    let spread = prop_oneof![4 => Just(1.0), 1 => Just(5.0)];
     (sizes, options, layouts, spread).prop_map(|(sizes, options, layouts, spread)| {
         let (dtype, heads_k, group, head_dim, dv, mut lengths, packed, spare, unused, seed) = sizes;
         let (scale, causal, window, softcap, bias, mask, alibi, sinks, dropout, starts, out_f32) =
@@ -309,7 +309,8 @@ pub fn any_case(dtypes: &'static [DType], longest: usize) -> impl Strategy<Value
             starts,
             out_f32,
             layouts,
-            spread,
+            // Scores of a hundred and more are for the tests of extremes.
+            spread: if scale.is_some() { 1.0 } else { spread },
             seed: seed >> 8,
         }
     })

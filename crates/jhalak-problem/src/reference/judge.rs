@@ -17,8 +17,61 @@ pub fn ulp(dtype: DType, x: f64) -> f64 {
     2f64.powi(exponent + 1 - dtype.significand_bits() as i32)
 }
 
+/// Whether out is close enough: [`close`] with factor 2.
+///
+/// Scores are f32 in every engine, and a weight carries its score's rounding as a relative error.
+/// In a small tensor the yardstick can be right by chance, so one ulp of the largest lse, times the
+/// largest output, is allowed for it.
+///
+/// # Errors
+/// A sentence that names the largest error, its place and the bound.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn out_close(
+    dtype: DType,
+    lse: &[f64],
+    truth: &[f64],
+    yardstick: &[f64],
+    values: &[f64],
+) -> Result<(), String> {
+    let slack = ulp(DType::F32, largest(lse)) * largest(truth);
+    close("out", dtype, 2.0, slack, truth, yardstick, values)
+}
+
+/// Whether a gradient is close enough: [`close`] with factor 3.
+///
+/// A backward pass knows the softmax from lse, which is kept in f32: every weight carries its
+/// rounding as a relative error, which the yardstick does not know. One ulp of the largest lse,
+/// times the largest gradient, is allowed for it. `slack` is what the caller can account for
+/// besides: differences of large numbers in f32, say.
+///
+/// # Errors
+/// A sentence that names the largest error, its place and the bound.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn gradient_close(
+    what: &str,
+    dtype: DType,
+    lse: &[f64],
+    slack: f64,
+    truth: &[f64],
+    yardstick: &[f64],
+    values: &[f64],
+) -> Result<(), String> {
+    let slack = ulp(DType::F32, largest(lse)) * largest(truth) + slack;
+    close(what, dtype, 3.0, slack, truth, yardstick, values)
+}
+
+/// The largest finite magnitude.
+fn largest(values: &[f64]) -> f64 {
+    values.iter().filter(|x| x.is_finite()).fold(0f64, |max, x| max.max(x.abs()))
+}
+
 /// Whether `values` are close enough to `truth`: largest error at most `factor` times the
-/// yardstick's, plus 1 ulp of the largest true number in `dtype`, the type of the values.
+/// yardstick's, plus 1 ulp of the largest true number in `dtype`, the type of the values, plus
+/// `slack`.
 ///
 /// A yardstick that happens to be exact (a sum of one term, say) counts as half an ulp wrong. f64
 /// has no yardstick but itself: there the bound is 1e-13, and 1e-11 of the largest number.
@@ -32,6 +85,7 @@ pub fn close(
     what: &str,
     dtype: DType,
     factor: f64,
+    slack: f64,
     truth: &[f64],
     yardstick: &[f64],
     values: &[f64],
@@ -40,14 +94,13 @@ pub fn close(
         truth.len() == values.len() && truth.len() == yardstick.len(),
         "{what}: lengths differ"
     );
-    let finite = truth.iter().filter(|x| x.is_finite());
-    let largest = finite.fold(0f64, |max, x| max.max(x.abs()));
+    let largest = largest(truth);
     let unit = ulp(dtype, largest);
     let yard = truth.iter().zip(yardstick).filter(|(t, y)| t.is_finite() && y.is_finite());
     let yard = yard.fold(0f64, |max, (t, y)| max.max((t - y).abs()));
     let bound = match dtype {
         DType::F64 => 1e-13 + 1e-11 * largest,
-        _ => factor * yard.max(0.5 * unit) + unit,
+        _ => factor * yard.max(0.5 * unit) + unit + slack,
     };
     within(what, truth, values, |_| bound)
 }
@@ -109,7 +162,7 @@ mod tests {
     fn the_rule_tells_right_from_wrong() {
         let truth = [1.0, f64::NAN, f64::NEG_INFINITY, 0.25];
         let yard = [1.001, f64::NAN, f64::NEG_INFINITY, 0.25];
-        let judge = |values: &[f64]| close("x", DType::F32, 2.0, &truth, &yard, values);
+        let judge = |values: &[f64]| close("x", DType::F32, 2.0, 0.0, &truth, &yard, values);
         assert!(judge(&[1.0019, f64::NAN, f64::NEG_INFINITY, 0.2481]).is_ok());
         assert!(judge(&[1.0021, f64::NAN, f64::NEG_INFINITY, 0.25]).is_err());
         assert!(judge(&[1.0, 0.0, f64::NEG_INFINITY, 0.25]).is_err());

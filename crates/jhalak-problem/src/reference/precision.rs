@@ -21,6 +21,11 @@ impl Precision {
         Precision { stored: dtype, sums }
     }
 
+    /// Whether nothing is rounded on purpose.
+    pub(super) fn is_exact(self) -> bool {
+        self.sums == DType::F64
+    }
+
     /// A value as it is kept between steps.
     pub(super) fn store(self, x: f64) -> f64 {
         round(self.stored, x)
@@ -28,7 +33,7 @@ impl Precision {
 
     /// An element of out, which may be kept in a wider type.
     pub(super) fn out(self, dtype: DType, x: f64) -> f64 {
-        if self.stored == DType::F64 { x } else { round(dtype, x) }
+        if self.is_exact() { x } else { round(dtype, x) }
     }
 
     /// A value as it is inside a step.

@@ -46,9 +46,14 @@ pub(super) fn scores(
             let product = precision.dot((0..q.cols()).map(|c| (q.get(i, c), k.get(j, c))));
             let mut x = precision.sum(problem.scale() * product);
             if let Some(c) = problem.softcap() {
-                // 1 − tanh² = 1 / cosh², without the cancellation.
-                slopes.push((x / c).cosh().powi(-2));
-                x = precision.sum(c * (x / c).tanh());
+                let tanh = precision.sum(precision.sum(x / c).tanh());
+                slopes.push(if precision.is_exact() {
+                    // 1 − tanh², without the cancellation.
+                    (x / c).cosh().powi(-2)
+                } else {
+                    precision.sum(1.0 - tanh * tanh)
+                });
+                x = precision.sum(c * tanh);
             }
             let bias = bias.map_or(0.0, |m| m.get(i, j));
             x += bias;
