@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! keys    panels of NR keys, each [D][NR]: lane = key    S += q[d] · panel[d][0..NR]
-//! values  rows [key][Dv padded to whole vectors]         O += p[key] · row[0..NR]
+//! values  panels of NR columns, each [keys of a block][NR]  O += p[key] · panel[key][0..NR]
 //! ```
 
 use jhalak_problem::Matrix;
@@ -38,9 +38,9 @@ pub(crate) trait Arithmetic: Copy + Send + Sync {
     fn query_stride(head_dim: usize) -> usize;
     /// Operands per panel of [`Isa::NR`] keys.
     fn key_panel(head_dim: usize) -> usize;
-    /// Operands per `keys` rows of values, each padded to whole vectors; `keys` is even.
+    /// Operands per `keys` rows of values, an even number.
     fn values(keys: usize, head_dim_v: usize) -> usize {
-        keys * Self::Isa::pad(head_dim_v)
+        keys * head_dim_v.next_multiple_of(Self::Isa::NR)
     }
     /// Operands that the weights of a score tile of `elements` take beside it; 0 where they
     /// replace the scores.
@@ -72,7 +72,8 @@ pub(crate) trait Arithmetic: Copy + Send + Sync {
         dst: &mut [Self::Operand],
     );
 
-    /// Packs value rows `first..first + count`.
+    /// Packs value rows `first..first + count` as the panels of one block; `dst` is as long as
+    /// [`values`](Self::values) of `count` rounded up to even says, missing rows are 0.
     ///
     /// Returns whether products with them are right whatever the weights: whether all are finite,
     /// and not flushed to 0.
@@ -129,8 +130,8 @@ pub(crate) trait Arithmetic: Copy + Send + Sync {
         weights: *mut Self::Operand,
     );
 
-    /// o[row] = alpha[row]·o[row] + Σ_key weight[row][key]·v[key], over `keys` keys from the row
-    /// that `values` points to on.
+    /// o[row] = alpha[row]·o[row] + Σ_key weight[row][key]·v[key], over the first `keys` keys of
+    /// the block of `block_keys` packed rows (an even number) at `values`.
     ///
     /// # Safety
     /// As [`scores`](Self::scores).
@@ -138,6 +139,7 @@ pub(crate) trait Arithmetic: Copy + Send + Sync {
         self,
         shape: TileShape,
         keys: usize,
+        block_keys: usize,
         head_dim_v: usize,
         s: *const Elem<Self>,
         weights: *const Self::Operand,
@@ -209,12 +211,13 @@ impl<I: Isa<Elem: Softcap>> Arithmetic for Wide<I> {
         v: &Matrix<'_>,
         first: usize,
         count: usize,
-        _scratch: &mut [I::Elem],
+        scratch: &mut [I::Elem],
         dst: &mut [I::Elem],
     ) -> bool {
+        let block_keys = count.next_multiple_of(2);
+        let row = &mut scratch[..v.cols()];
         let mut finite = true;
-        for (n, dst) in dst.chunks_exact_mut(I::pad(v.cols())).enumerate() {
-            let (row, padding) = dst.split_at_mut(v.cols());
+        for n in 0..block_keys {
             if n < count {
                 // SAFETY: the caller's promise.
                 unsafe { rows::load(v, first + n, 0, row) };
@@ -222,7 +225,7 @@ impl<I: Isa<Elem: Softcap>> Arithmetic for Wide<I> {
             } else {
                 row.fill(I::Elem::ZERO);
             }
-            padding.fill(I::Elem::ZERO);
+            write_panel_row(row, n, block_keys, I::NR, dst);
         }
         finite
     }
@@ -270,6 +273,7 @@ impl<I: Isa<Elem: Softcap>> Arithmetic for Wide<I> {
         self,
         shape: TileShape,
         keys: usize,
+        block_keys: usize,
         head_dim_v: usize,
         s: *const I::Elem,
         _weights: *const I::Elem,
@@ -284,7 +288,7 @@ impl<I: Isa<Elem: Softcap>> Arithmetic for Wide<I> {
             cols,
             depth: keys,
             a: Left { ptr: s, row: shape.stride, col: 1 },
-            b: Right { ptr: values, panel: I::NR, row: cols },
+            b: Right { ptr: values, panel: block_keys * I::NR, row: I::NR },
             c: Product { ptr: o, row: cols },
             init: Init::Scale(alpha),
         };
@@ -317,5 +321,21 @@ pub(crate) unsafe fn pack_panel<E: Float>(
         for (x, panel) in row.iter().zip(dst.chunks_exact_mut(width)) {
             panel[lane] = *x;
         }
+    }
+}
+
+/// Writes row `n` of a matrix of `rows` rows into panels of `width` columns, [rows][width] each;
+/// missing columns of the last panel are 0.
+pub(crate) fn write_panel_row<E: Float>(
+    row: &[E],
+    n: usize,
+    rows: usize,
+    width: usize,
+    panels: &mut [E],
+) {
+    for (columns, panel) in row.chunks(width).zip(panels.chunks_exact_mut(rows * width)) {
+        let (values, padding) = panel[n * width..(n + 1) * width].split_at_mut(columns.len());
+        values.copy_from_slice(columns);
+        padding.fill(E::ZERO);
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! queries  rows [D / 2][2]            keys    panels [D / 2][NR][2], lane = key
-//! weights  rows [keys / 2][2]         values  [keys / 2][Dv padded][2]
+//! weights  rows [keys / 2][2]         values  panels [keys of a block / 2][NR][2]
 //! ```
 //!
 //! The instruction takes subnormal numbers for 0. In scores that is nothing; values that small are
@@ -92,22 +92,20 @@ impl Arithmetic for Bf16Pairs {
         _scratch: &mut [f32],
         dst: &mut [bf16],
     ) -> bool {
-        let width = Avx512Bf16::pad(v.cols());
+        let panel = count.next_multiple_of(2) * NR;
         let mut usual = true;
-        for (pair, dst) in dst.chunks_exact_mut(2 * width).enumerate() {
-            for (c, dst) in dst.chunks_exact_mut(2).enumerate() {
-                for (half, x) in dst.iter_mut().enumerate() {
-                    let n = 2 * pair + half;
-                    *x = if n < count && c < v.cols() {
-                        // SAFETY: the caller's promise.
-                        unsafe { read(v, first + n, c) }
-                    } else {
-                        bf16::ZERO
-                    };
-                    let exponent = x.to_bits() & 0x7F80;
-                    let subnormal = exponent == 0 && x.to_bits() & 0x7F != 0;
-                    usual &= exponent != 0x7F80 && !subnormal;
-                }
+        for (p, dst) in dst.chunks_exact_mut(panel).enumerate() {
+            for (at, x) in dst.iter_mut().enumerate() {
+                let (n, c) = (at / (2 * NR) * 2 + at % 2, p * NR + at % (2 * NR) / 2);
+                *x = if n < count && c < v.cols() {
+                    // SAFETY: the caller's promise.
+                    unsafe { read(v, first + n, c) }
+                } else {
+                    bf16::ZERO
+                };
+                let exponent = x.to_bits() & 0x7F80;
+                let subnormal = exponent == 0 && x.to_bits() & 0x7F != 0;
+                usual &= exponent != 0x7F80 && !subnormal;
             }
         }
         usual
@@ -169,6 +167,7 @@ impl Arithmetic for Bf16Pairs {
         self,
         shape: TileShape,
         keys: usize,
+        block_keys: usize,
         head_dim_v: usize,
         _s: *const f32,
         weights: *const bf16,
@@ -185,8 +184,8 @@ impl Arithmetic for Bf16Pairs {
             a: weights,
             a_row: shape.stride,
             b: values,
-            b_panel: 2 * NR,
-            b_row: 2 * cols,
+            b_panel: block_keys * NR,
+            b_row: 2 * NR,
             c: Product { ptr: o, row: cols },
             init: Init::Scale(alpha),
         };

@@ -33,6 +33,9 @@ use crate::units::{Unit, units, waves};
 
 /// Keys per tile: the score tile and the packed keys and values it meets stay in L2.
 const KEY_BLOCK: usize = 256;
+/// Elements from one row of a score tile to the next: an odd number of cache lines, so that
+/// neighbouring rows do not fall into the same cache sets.
+const TILE_STRIDE: usize = KEY_BLOCK + 16;
 /// Rows per task.
 const ROW_BLOCK: usize = 96;
 /// Packed keys and values in flight, unless a single head is larger.
@@ -244,7 +247,7 @@ impl<'c, A: Arithmetic> Pass<'c, A> {
         let (unit, rows, keys) = (step.unit, step.rows.clone(), step.keys.clone());
         let (head_dim, head_dim_v) = (problem.head_dim(), problem.head_dim_v());
         let cols = A::pad_keys(keys.len());
-        let shape = TileShape { rows: rows.len(), cols, stride: KEY_BLOCK };
+        let shape = TileShape { rows: rows.len(), cols, stride: TILE_STRIDE };
         let panel = keys.start / A::Isa::NR * A::key_panel(head_dim);
         let s = scratch.scores.as_ptr();
         // SAFETY: blocks start on panels; the scratch holds a tile of these sizes; the packed
@@ -285,9 +288,21 @@ impl<'c, A: Arithmetic> Pass<'c, A> {
         // SAFETY: as above.
         unsafe {
             let values = self.packed.as_ptr().add(step.place.values);
-            let values = values.add(A::values(keys.start, head_dim_v));
+            let block = unit.key_block(step.block, KEY_BLOCK);
+            let values = values.add(A::values(block.start, head_dim_v));
+            let block_keys = block.len().next_multiple_of(2);
             let (alpha, o) = (scratch.alpha.as_ptr(), scratch.out.as_ptr());
-            self.a.accumulate(shape, keys.len(), head_dim_v, s, weights, values, alpha, o);
+            self.a.accumulate(
+                shape,
+                keys.len(),
+                block_keys,
+                head_dim_v,
+                s,
+                weights,
+                values,
+                alpha,
+                o,
+            );
         }
     }
 
@@ -325,8 +340,8 @@ impl<A: Arithmetic> Scratch<A> {
         let widest = head_dim.max(head_dim_v).max(KEY_BLOCK);
         Ok(Scratch {
             queries: Buffer::zeroed(ROW_BLOCK * A::query_stride(head_dim))?,
-            scores: Buffer::zeroed(ROW_BLOCK * KEY_BLOCK)?,
-            weights: Buffer::zeroed(A::weights(ROW_BLOCK * KEY_BLOCK))?,
+            scores: Buffer::zeroed(ROW_BLOCK * TILE_STRIDE)?,
+            weights: Buffer::zeroed(A::weights(ROW_BLOCK * TILE_STRIDE))?,
             out: Buffer::zeroed(ROW_BLOCK * A::Isa::pad(head_dim_v))?,
             max: Buffer::zeroed(ROW_BLOCK)?,
             sum: Buffer::zeroed(ROW_BLOCK)?,

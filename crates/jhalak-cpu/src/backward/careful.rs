@@ -15,12 +15,13 @@ pub(super) fn visible_pairs<E: Float>(tile: &Tile<'_>, s: &[E], lse: &[E]) -> Ve
     visible
 }
 
-/// dv += Pᵀ·dO, dk += dSᵀ·Q, dq += dS·K over the visible pairs.
+/// dv += Pᵀ·dO, dk += dSᵀ·Q, dq += dS·K over the visible pairs; panels are `width` columns wide.
 ///
 /// # Safety
 /// The operands reach what the tile says, and no other task uses these rows of the gradients.
 pub(super) unsafe fn accumulate<E: Float>(
     tile: &Tile<'_>,
+    width: usize,
     visible: &[bool],
     p: &[E],
     ds: &[E],
@@ -32,17 +33,20 @@ pub(super) unsafe fn accumulate<E: Float>(
                 continue;
             }
             let at = n * tile.shape.stride + m;
-            let Operands { d, dv, queries, douts, key_rows, .. } = *operands;
+            let Operands { d, dv, queries, douts, key_columns, .. } = *operands;
             // SAFETY: the caller's promise.
             unsafe {
                 if let Some(sums) = operands.dv_sums {
-                    add_scaled(sums.add(m * dv), douts.add(n * dv), p[at], dv);
+                    add_scaled(sums.add(m * dv), |c| *douts.add(n * dv + c), p[at], dv);
                 }
                 if let Some(sums) = operands.dk_sums {
-                    add_scaled(sums.add(m * d), queries.add(n * d), ds[at], d);
+                    add_scaled(sums.add(m * d), |c| *queries.add(n * d + c), ds[at], d);
                 }
                 if let Some(sums) = operands.dq_sums {
-                    add_scaled(sums.add(n * d), key_rows.add(m * d), ds[at], d);
+                    let panel = operands.block_keys * width;
+                    let key =
+                        |c: usize| *key_columns.add(c / width * panel + m * width + c % width);
+                    add_scaled(sums.add(n * d), key, ds[at], d);
                 }
             }
         }
@@ -50,10 +54,10 @@ pub(super) unsafe fn accumulate<E: Float>(
 }
 
 /// # Safety
-/// `len` elements are readable at `x` and writable at `sums`.
-unsafe fn add_scaled<E: Float>(sums: *mut E, x: *const E, factor: E, len: usize) {
+/// `len` elements are writable at `sums`.
+unsafe fn add_scaled<E: Float>(sums: *mut E, x: impl Fn(usize) -> E, factor: E, len: usize) {
     for c in 0..len {
         // SAFETY: the caller's promise.
-        unsafe { *sums.add(c) = *sums.add(c) + factor * *x.add(c) };
+        unsafe { *sums.add(c) = *sums.add(c) + factor * x(c) };
     }
 }

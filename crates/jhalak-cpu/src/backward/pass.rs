@@ -7,10 +7,10 @@ use jhalak_problem::{
 };
 
 use super::bias::BiasGradient;
-use super::plan::{KEY_BLOCK, Parts, Place, ROW_BLOCK, WAVE_BYTES, Wants};
+use super::plan::{KEY_BLOCK, Parts, Place, ROW_BLOCK, TILE_STRIDE, WAVE_BYTES, Wants};
 use super::prepare;
-use super::tile::{Operands, Scratch, TilePass, load_padded};
-use crate::arithmetic::{TileShape, pack_panel};
+use super::tile::{Operands, Scratch, TilePass, load_both};
+use crate::arithmetic::{TileShape, pack_panel, write_panel_row};
 use crate::executor::{Executor, Team};
 use crate::isa::{Float, Isa};
 use crate::memory::{Buffer, Pool};
@@ -209,8 +209,12 @@ impl<'c, I: Isa<Elem: Softcap>> Pass<'c, I> {
                 }
             }
             if wants.dq {
-                for key in keys.clone() {
-                    load_padded(&k, key, self.part(place.key_rows + key * d, d));
+                let width = k.cols().next_multiple_of(I::NR);
+                let columns = self.part(place.key_columns + keys.start * width, keys.len() * width);
+                for (n, key) in keys.clone().enumerate() {
+                    let row = &mut scratch.row[..k.cols()];
+                    rows::load(&k, key, 0, row);
+                    write_panel_row(row, n, keys.len(), I::NR, columns);
                 }
             }
             for (start, width, wanted) in [(place.dk, d, wants.dk), (place.dv, dv, wants.dv)] {
@@ -257,13 +261,18 @@ impl<'c, I: Isa<Elem: Softcap>> Pass<'c, I> {
         let problem = self.tiles.problem;
         let (d, dv) = (I::pad(problem.head_dim()), I::pad(problem.head_dim_v()));
         let mut usual = true;
+        let count = rows.len();
         for (n, row) in rows.enumerate() {
             let (h, i) = (unit.head_q(row), unit.query(row));
+            let place_in_panels = (n, count, I::NR);
+            let (queries, douts) = (&mut scratch.queries[n * d..], &mut scratch.douts[n * dv..]);
+            let (q, dout) = (problem.q(unit.b, h), self.call.dout(unit.b, h));
             // SAFETY: the row lies inside q and dout.
             unsafe {
-                usual &= load_padded(&problem.q(unit.b, h), i, &mut scratch.queries[n * d..][..d]);
-                usual &=
-                    load_padded(&self.call.dout(unit.b, h), i, &mut scratch.douts[n * dv..][..dv]);
+                let panels = &mut scratch.query_columns;
+                usual &= load_both(&q, i, &mut queries[..d], place_in_panels, panels);
+                let panels = &mut scratch.dout_columns;
+                usual &= load_both(&dout, i, &mut douts[..dv], place_in_panels, panels);
             }
             let (lse, delta) = (self.arena[place.lse + row], self.arena[place.delta + row]);
             usual &= lse.is_finite() || lse == I::Elem::NEG_INFINITY;
@@ -290,7 +299,7 @@ impl<'c, I: Isa<Elem: Softcap>> Pass<'c, I> {
         let (head_dim, head_dim_v) = (problem.head_dim(), problem.head_dim_v());
         let (d, dv) = (I::pad(head_dim), I::pad(head_dim_v));
         let cols = I::pad(keys.len());
-        let shape = TileShape { rows: rows.len(), cols, stride: KEY_BLOCK };
+        let shape = TileShape { rows: rows.len(), cols, stride: TILE_STRIDE };
         let at = |start: usize| self.arena.as_ptr().wrapping_add(start);
         let operands = Operands {
             d,
@@ -299,7 +308,10 @@ impl<'c, I: Isa<Elem: Softcap>> Pass<'c, I> {
             douts: scratch.douts.as_ptr(),
             key_panels: at(place.key_panels + keys.start * head_dim),
             value_panels: at(place.value_panels + keys.start * head_dim_v),
-            key_rows: at(place.key_rows + keys.start * d),
+            query_columns: scratch.query_columns.as_ptr(),
+            dout_columns: scratch.dout_columns.as_ptr(),
+            key_columns: at(place.key_columns + keys.start * head_dim.next_multiple_of(I::NR)),
+            block_keys: keys.len(),
             lse: at(place.lse + rows.start),
             delta: at(place.delta + rows.start),
             dq_sums: wants.dq.then(|| at(place.dq + rows.start * d)),

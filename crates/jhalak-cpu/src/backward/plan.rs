@@ -11,6 +11,9 @@ use crate::units::Unit;
 pub(super) const ROW_BLOCK: usize = 96;
 /// Keys per tile.
 pub(super) const KEY_BLOCK: usize = 128;
+/// Elements from one row of a tile to the next: an odd number of cache lines, so that a column
+/// does not fall into a few cache sets.
+pub(super) const TILE_STRIDE: usize = KEY_BLOCK + 16;
 /// Work space in flight, unless a single unit needs more.
 pub(super) const WAVE_BYTES: usize = 64 << 20;
 /// The most parts that queries or keys are cut into.
@@ -53,8 +56,8 @@ pub(super) struct Place {
     pub(super) key_panels: usize,
     /// V as panels [keys / NR][Dv][NR].
     pub(super) value_panels: usize,
-    /// K as rows [keys][D padded].
-    pub(super) key_rows: usize,
+    /// K as panels [D / NR][keys of a block][NR], block by block.
+    pub(super) key_columns: usize,
     /// Gradients as rows, padded: [rows][D], [keys][D], [keys][Dv].
     pub(super) dq: usize,
     pub(super) dk: usize,
@@ -88,7 +91,7 @@ impl Place {
         };
         let key_panels = take(wants.any_tile(), padded_keys * d);
         let value_panels = take(wants.ds(), padded_keys * dv);
-        let key_rows = take(wants.dq, keys * I::pad(d));
+        let key_columns = take(wants.dq, keys * d.next_multiple_of(I::NR));
         let dq_at = take(wants.dq, rows * I::pad(d));
         let dk_at = take(wants.dk, keys * I::pad(d));
         let dv_at = take(wants.dv, keys * I::pad(dv));
@@ -97,7 +100,7 @@ impl Place {
         Place {
             key_panels,
             value_panels,
-            key_rows,
+            key_columns,
             dq: dq_at,
             dk: dk_at,
             dv: dv_at,

@@ -4,7 +4,8 @@ use jhalak_problem::{Problem, Visibility};
 
 use super::bias::BiasGradient;
 use super::careful;
-use super::plan::{KEY_BLOCK, ROW_BLOCK, Wants};
+use super::plan::{KEY_BLOCK, ROW_BLOCK, TILE_STRIDE, Wants};
+use crate::arithmetic::write_panel_row;
 use crate::isa::{Float, Isa};
 use crate::memory::Buffer;
 use crate::rows;
@@ -18,6 +19,9 @@ pub(super) struct Scratch<E> {
     /// Rows of q and dout, padded to whole vectors.
     pub(super) queries: Buffer<E>,
     pub(super) douts: Buffer<E>,
+    /// The same as panels of NR columns, [rows][NR] each.
+    pub(super) query_columns: Buffer<E>,
+    pub(super) dout_columns: Buffer<E>,
     /// Whether q, dout, lse or delta of the rows hold NaN or infinities.
     pub(super) unusual_rows: bool,
     /// Scores, then P.
@@ -36,12 +40,14 @@ pub(super) struct Scratch<E> {
 impl<E: Float> Scratch<E> {
     pub(super) fn new<I: Isa<Elem = E>>(problem: &Problem<'_>) -> jhalak_problem::Result<Self> {
         let (d, dv) = (problem.head_dim(), problem.head_dim_v());
-        let tile = ROW_BLOCK * KEY_BLOCK;
+        let tile = ROW_BLOCK * TILE_STRIDE;
         let only_if = |needed: bool| if needed { tile } else { 0 };
         let widest = d.max(dv).max(KEY_BLOCK);
         Ok(Scratch {
             queries: Buffer::zeroed(ROW_BLOCK * I::pad(d))?,
             douts: Buffer::zeroed(ROW_BLOCK * I::pad(dv))?,
+            query_columns: Buffer::zeroed(ROW_BLOCK * d.next_multiple_of(I::NR))?,
+            dout_columns: Buffer::zeroed(ROW_BLOCK * dv.next_multiple_of(I::NR))?,
             unusual_rows: false,
             p: Buffer::zeroed(tile)?,
             ds: Buffer::zeroed(tile)?,
@@ -64,7 +70,11 @@ pub(super) struct Operands<E> {
     pub(super) douts: *const E,
     pub(super) key_panels: *const E,
     pub(super) value_panels: *const E,
-    pub(super) key_rows: *const E,
+    pub(super) query_columns: *const E,
+    pub(super) dout_columns: *const E,
+    pub(super) key_columns: *const E,
+    /// Keys of the whole block that `key_columns` holds.
+    pub(super) block_keys: usize,
     pub(super) lse: *const E,
     pub(super) delta: *const E,
     pub(super) dq_sums: Option<*mut E>,
@@ -149,7 +159,7 @@ impl<I: Isa<Elem: Softcap>> TilePass<'_, I> {
         unsafe {
             match visible {
                 Some(visible) => {
-                    careful::accumulate(tile, &visible, &scratch.p, &scratch.ds, operands);
+                    careful::accumulate(tile, I::NR, &visible, &scratch.p, &scratch.ds, operands);
                 }
                 None => self.accumulate(tile, operands, &scratch.p, &scratch.ds),
             }
@@ -195,14 +205,14 @@ impl<I: Isa<Elem: Softcap>> TilePass<'_, I> {
     ) {
         let (rows, keys, stride) = (tile.shape.rows, tile.keys.len(), tile.shape.stride);
         let Operands { d, dv, .. } = *operands;
-        let add = |rows, depth, a, b, width, sums: *mut I::Elem| {
+        let add = |rows, depth, a, (b, b_rows): (_, usize), width, sums: *mut I::Elem| {
             let product = Gemm {
                 isa: self.isa,
                 rows,
                 cols: width,
                 depth,
                 a,
-                b: Right { ptr: b, panel: I::NR, row: width },
+                b: Right { ptr: b, panel: b_rows * I::NR, row: I::NR },
                 c: Product { ptr: sums, row: width },
                 init: Init::Add,
             };
@@ -212,15 +222,15 @@ impl<I: Isa<Elem: Softcap>> TilePass<'_, I> {
         // A tile read by columns is its transpose.
         if let Some(sums) = operands.dv_sums {
             let a = Left { ptr: p.as_ptr().cast_const(), row: 1, col: stride };
-            add(keys, rows, a, operands.douts, dv, sums);
+            add(keys, rows, a, (operands.dout_columns, rows), dv, sums);
         }
         if let Some(sums) = operands.dk_sums {
             let a = Left { ptr: ds.as_ptr().cast_const(), row: 1, col: stride };
-            add(keys, rows, a, operands.queries, d, sums);
+            add(keys, rows, a, (operands.query_columns, rows), d, sums);
         }
         if let Some(sums) = operands.dq_sums {
             let a = Left { ptr: ds.as_ptr().cast_const(), row: stride, col: 1 };
-            add(rows, keys, a, operands.key_rows, d, sums);
+            add(rows, keys, a, (operands.key_columns, operands.block_keys), d, sums);
         }
     }
 
@@ -255,18 +265,22 @@ fn multiply<E: Float>(tile: &Tile<'_>, slopes: &[E], values: &mut [E]) {
     }
 }
 
-/// Copies a row into padded work space; gives whether it is finite.
+/// Copies a row into padded work space, and as row `n` of `rows` into panels of `width` columns;
+/// gives whether it is finite.
 ///
 /// # Safety
 /// The row lies inside the matrix.
-pub(super) unsafe fn load_padded<E: Float>(
+pub(super) unsafe fn load_both<E: Float>(
     matrix: &jhalak_problem::Matrix<'_>,
     row: usize,
     dst: &mut [E],
+    (n, rows, width): (usize, usize, usize),
+    panels: &mut [E],
 ) -> bool {
     let (values, padding) = dst.split_at_mut(matrix.cols());
     // SAFETY: the caller's promise.
     unsafe { rows::load(matrix, row, 0, values) };
     padding.fill(E::ZERO);
+    write_panel_row(values, n, rows, width, panels);
     rows::all_finite(values)
 }

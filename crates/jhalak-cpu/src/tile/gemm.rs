@@ -154,7 +154,12 @@ impl<I: Isa> Gemm<I> {
                     }
                 }
             }
-            let mut a = self.a.ptr.add(i * self.a.row);
+            // One address for every three rows: the third is within reach of a scaled index, and
+            // chains of additions stay shorter than the multiply-adds.
+            let mut a = [self.a.ptr; 4];
+            for (n, a) in a.iter_mut().enumerate() {
+                *a = self.a.ptr.wrapping_add((i + 3 * n) * self.a.row);
+            }
             let mut b = b;
             for _ in 0..self.depth {
                 let mut right = [isa.splat(I::Elem::ZERO); N];
@@ -162,12 +167,14 @@ impl<I: Isa> Gemm<I> {
                     *x = isa.load(b.add(n * I::LANES));
                 }
                 for (m, row) in acc.iter_mut().enumerate() {
-                    let left = isa.splat(*a.add(m * self.a.row));
+                    let left = isa.splat(*a[m / 3].add(m % 3 * self.a.row));
                     for (n, x) in row.iter_mut().enumerate() {
                         *x = isa.fma(left, right[n], *x);
                     }
                 }
-                a = a.wrapping_add(self.a.col);
+                for a in &mut a {
+                    *a = a.wrapping_add(self.a.col);
+                }
                 b = b.wrapping_add(self.b.row);
             }
             for (m, row) in acc.iter().enumerate() {
