@@ -201,3 +201,8 @@ pub use jhalak_problem::{
 pub use merge::merge;
 pub use results::{Attended, Gradients};
 pub use views::{IntoView, IntoViewMut};
+
+/// The examples of the README run as doc tests too.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -83,13 +83,16 @@ pub fn time(case: Case, isa: IsaKind, threads: usize, samples: usize) -> Result<
     let engine = Engine::with_isa(isa)?.threads(threads)?;
     let mut tensors = Tensors::new(case)?;
     let mut standard = Standard::new(case, &tensors, isa, threads);
-    let mut jhalak_call = |tensors: &mut Tensors| match case.backward {
+    let jhalak_call = |tensors: &mut Tensors| match case.backward {
         false => tensors.forward(&engine),
         true => tensors.backward(&engine),
     };
-    let standard_call = |standard: &mut Standard| match case.backward {
-        false => standard.forward(),
-        true => standard.backward(),
+    let standard_call = |standard: &mut Standard| {
+        match case.backward {
+            false => standard.forward(),
+            true => standard.backward(),
+        }
+        Ok(())
     };
     // These runs also touch all memory and fill the caches, untimed.
     tensors.forward(&engine)?;
@@ -97,14 +100,14 @@ pub fn time(case: Case, isa: IsaKind, threads: usize, samples: usize) -> Result<
     let (mut jhalak_once, mut standard_once) = (0.0, 0.0);
     for _ in 0..2 {
         jhalak_once = seconds(1, || jhalak_call(&mut tensors))?;
-        standard_once = seconds(1, || Ok(standard_call(&mut standard)))?;
+        standard_once = seconds(1, || standard_call(&mut standard))?;
     }
     check(&tensors, &standard);
     let (jhalak_calls, standard_calls) = (calls(jhalak_once), calls(standard_once));
     let mut timing = Timing { case, threads, jhalak: Vec::new(), standard: Vec::new() };
     for _ in 0..samples {
         timing.jhalak.push(seconds(jhalak_calls, || jhalak_call(&mut tensors))?);
-        timing.standard.push(seconds(standard_calls, || Ok(standard_call(&mut standard)))?);
+        timing.standard.push(seconds(standard_calls, || standard_call(&mut standard))?);
     }
     Ok(timing)
 }

@@ -1,0 +1,47 @@
+# The daily life of jhalak. `make` alone lists the verbs.
+
+CARGO ?= cargo
+PYTHON ?= python3
+DATA := examples/data
+# Longest sequence of the comparison that `make run` shows.
+COMPARE_MAX ?= 4096
+
+.PHONY: help run test check lint docs package licences bench msrv asan clean
+
+help: ## list the verbs
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+run: ## attention on real input, checked against an independent answer; then a short comparison
+	$(CARGO) run --release -- attend $(DATA)/bert_tiny.safetensors --expect $(DATA)/bert_tiny_expected.safetensors
+	$(CARGO) run --release -- compare --max $(COMPARE_MAX)
+
+test: ## all tests and examples of the documentation
+	$(CARGO) test --workspace --all-features
+
+check: lint docs package licences ## format, lints, documentation, packages, licences
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
+
+docs:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --all-features --no-deps
+
+package:
+	$(CARGO) package --workspace --no-verify --allow-dirty --quiet
+
+licences:
+	$(PYTHON) scripts/licences.py
+
+bench: ## speed against the machine's peak and against standard attention
+	$(CARGO) bench -p jhalak-cpu --bench attention
+
+msrv: ## check with the oldest supported compiler (rustup toolchain 1.89)
+	$(CARGO) +1.89 check --workspace --all-features
+
+asan: ## the CPU crate's tests under AddressSanitizer (a nightly toolchain)
+	RUSTFLAGS="-Zsanitizer=address" PROPTEST_CASES=40 $(CARGO) +nightly test -p jhalak-cpu \
+		--target x86_64-unknown-linux-gnu --target-dir target/asan --lib --tests
+
+clean: ## remove what was built
+	$(CARGO) clean
