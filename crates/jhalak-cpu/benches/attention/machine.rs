@@ -1,6 +1,7 @@
 //! Where and when: what must stand next to a figure.
 
 use std::process::Command;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
@@ -23,10 +24,38 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, Into::into)
 }
 
-/// Processes that wanted to run in the last minute: above what the benchmark itself takes, its
-/// figures are disturbed.
-fn load() -> Option<f64> {
-    std::fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
+/// CPU time since the machine started, in ticks of the kernel: by everybody, and by this process.
+#[derive(Clone, Copy)]
+pub struct CpuTime {
+    start: Instant,
+    all: u64,
+    own: u64,
+}
+
+/// Ticks a second: fixed for all that the kernel shows to programs.
+const TICKS: f64 = 100.0;
+
+impl CpuTime {
+    pub fn now() -> Option<Self> {
+        let numbers = |line: &str| -> Vec<u64> {
+            line.split_whitespace().map(|word| word.parse().unwrap_or(0)).collect()
+        };
+        let stat = std::fs::read_to_string("/proc/stat").ok()?;
+        // user, nice, system, idle, iowait, irq, softirq, steal; guests are in user already.
+        let cpu = numbers(stat.lines().next()?.strip_prefix("cpu")?);
+        let all = cpu.iter().take(8).sum::<u64>() - cpu.iter().skip(3).take(2).sum::<u64>();
+        // After the name in parentheses: utime and stime are fields 14 and 15 of the whole line.
+        let own = std::fs::read_to_string("/proc/self/stat").ok()?;
+        let own = numbers(own.rsplit_once(')')?.1).iter().skip(11).take(2).sum();
+        Some(CpuTime { start: Instant::now(), all, own })
+    }
+
+    /// The share of the machine that others have used since then, from 0 to 1.
+    pub fn used_by_others_since(self) -> Option<f64> {
+        let now = Self::now()?;
+        let others = (now.all - self.all).saturating_sub(now.own - self.own) as f64 / TICKS;
+        Some(others / (self.start.elapsed().as_secs_f64() * cores() as f64))
+    }
 }
 
 /// All of it, for the results file. Called before anything is measured.
@@ -34,7 +63,6 @@ pub fn describe() -> Value {
     json!({
         "cpu": cpu_model(),
         "cores": cores(),
-        "load_before": load(),
         "date": answer("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]),
         "commit": answer("git", &["rev-parse", "HEAD"]),
         "uncommitted_changes":

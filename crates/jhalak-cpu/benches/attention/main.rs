@@ -86,6 +86,10 @@ fn run(options: &Options) -> Result<(), String> {
     println!("{}, {} cores, {isa}", machine::cpu_model(), machine::cores());
     let mut report = Report { machine, isa, peaks: Vec::new(), timings: Vec::new() };
     for &threads in &options.threads {
+        if threads > machine::cores() {
+            eprintln!("{threads} threads are left out: taking turns, they have no peak");
+            continue;
+        }
         let before = Peaks::measure(threads);
         for &case in &cases {
             let timing = time(case, isa, threads, samples).map_err(|e| e.to_string())?;

@@ -6,6 +6,7 @@ use jhalak_cpu::{Engine, IsaKind, peak};
 use jhalak_problem::{DType, Result, Tensor};
 
 use crate::cases::Case;
+use crate::machine::CpuTime;
 use crate::standard::Standard;
 use crate::tensors::Tensors;
 
@@ -56,6 +57,8 @@ pub struct Timing {
     pub threads: usize,
     pub jhalak: Vec<f64>,
     pub standard: Vec<f64>,
+    /// The share of the machine that other programs used meanwhile, where the system tells.
+    pub others: Option<f64>,
 }
 
 impl Timing {
@@ -104,11 +107,14 @@ pub fn time(case: Case, isa: IsaKind, threads: usize, samples: usize) -> Result<
     }
     check(&tensors, &standard);
     let (jhalak_calls, standard_calls) = (calls(jhalak_once), calls(standard_once));
-    let mut timing = Timing { case, threads, jhalak: Vec::new(), standard: Vec::new() };
+    let cpu_time = CpuTime::now();
+    let mut timing =
+        Timing { case, threads, jhalak: Vec::new(), standard: Vec::new(), others: None };
     for _ in 0..samples {
         timing.jhalak.push(seconds(jhalak_calls, || jhalak_call(&mut tensors))?);
         timing.standard.push(seconds(standard_calls, || standard_call(&mut standard))?);
     }
+    timing.others = cpu_time.and_then(CpuTime::used_by_others_since);
     Ok(timing)
 }
 

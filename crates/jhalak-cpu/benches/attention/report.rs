@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 
 use crate::measure::{Peaks, Timing, best, median};
 
+/// The share of the machine from which on other programs spoil a figure.
+const DISTURBED: f64 = 0.06;
+
 /// All that was measured.
 pub struct Report {
     pub machine: Value,
@@ -30,10 +33,17 @@ impl Row<'_> {
         self.jhalak / self.standard
     }
 
+    fn is_disturbed(&self) -> bool {
+        self.timing.others.is_some_and(|others| others >= DISTURBED)
+    }
+
     /// Marks headline rows, and says whether they reach their goal.
     fn mark(&self) -> String {
         match self.timing.case.goal() {
             Some(goal) if self.share >= goal => format!("<== headline, goal {goal:.2} reached"),
+            Some(goal) if self.is_disturbed() => {
+                format!("<== headline, goal {goal:.2} not reached, but disturbed")
+            }
             Some(goal) => format!("<== headline, goal {goal:.2} MISSED"),
             None => String::new(),
         }
@@ -66,10 +76,22 @@ impl Report {
                 println!("peak  {} thread(s)  vdpbf16ps   bf16 {bf16:8.1} GFLOP/s", larger.threads);
             }
         }
-        println!();
         println!(
-            "{:<6}{:<24}{:<10}{:>7}{:>10}{:>9}{:>10}{:>7}",
-            "dtype", "shape", "direction", "threads", "jhalak", "of peak", "standard", "ratio"
+            "\nGFLOP/s, medians. others: the share of the machine that other programs used \
+             meanwhile; from {:.0} % on, a row is disturbed.",
+            100.0 * DISTURBED
+        );
+        println!(
+            "{:<6}{:<24}{:<10}{:>7}{:>10}{:>9}{:>10}{:>7}{:>8}",
+            "dtype",
+            "shape",
+            "direction",
+            "threads",
+            "jhalak",
+            "of peak",
+            "standard",
+            "ratio",
+            "others"
         );
         for row in self.rows() {
             println!("{}", line(&row));
@@ -83,7 +105,7 @@ impl Report {
 
     fn json(&self) -> Value {
         let rows = self.rows().map(|row| {
-            let Timing { case, threads, jhalak, standard } = row.timing;
+            let Timing { case, threads, jhalak, standard, others } = row.timing;
             json!({
                 "dtype": case.dtype.to_string(),
                 "heads": case.heads,
@@ -104,6 +126,7 @@ impl Report {
                 "standard_best_gflops": row.timing.gflops(best(standard)),
                 "standard_seconds": standard,
                 "ratio": row.ratio(),
+                "used_by_others": others,
             })
         });
         let peaks = self.peaks.iter().map(|(before, after)| {
@@ -134,9 +157,9 @@ impl Report {
 }
 
 fn line(row: &Row<'_>) -> String {
-    let Timing { case, threads, .. } = row.timing;
+    let Timing { case, threads, others, .. } = row.timing;
     let line = format!(
-        "{:<6}{:<24}{:<10}{threads:>7}{:>10.1}{:>8.0}%{:>10.1}{:>7.2}  {}",
+        "{:<6}{:<24}{:<10}{threads:>7}{:>10.1}{:>8.0}%{:>10.1}{:>7.2}{:>8}  {}",
         case.dtype.to_string(),
         case.shape(),
         case.direction(),
@@ -144,6 +167,7 @@ fn line(row: &Row<'_>) -> String {
         100.0 * row.share,
         row.standard,
         row.ratio(),
+        others.map_or(String::new(), |others| format!("{:.0}%", 100.0 * others)),
         row.mark()
     );
     line.trim_end().to_owned()

@@ -53,6 +53,25 @@ pub struct Tensors {
     pub used_k: Vec<i64>,
 }
 
+impl Tensors {
+    /// Tensors without options.
+    pub fn plain(q: Strided, k: Strided, v: Strided) -> Self {
+        let (cu_q, cu_k, used_q, used_k) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (bias, mask, alibi, sinks) = (None, None, None, None);
+        Tensors { q, k, v, bias, mask, alibi, sinks, cu_q, cu_k, used_q, used_k }
+    }
+
+    /// Contiguous q, k and v of one dtype, each element given by its index.
+    pub fn dense(
+        dtype: DType,
+        [q, k, v]: [&[usize]; 3],
+        value: impl Fn(usize, &[usize]) -> f64,
+    ) -> Self {
+        let tensor = |n, shape| Strided::new(dtype, shape, &Layout::default(), |i| value(n, i));
+        Tensors::plain(tensor(0, q), tensor(1, k), tensor(2, v))
+    }
+}
+
 impl Default for Case {
     /// Plain f32 attention, 2 sequences of 5 queries and 7 keys, 2 heads of 8.
     fn default() -> Self {

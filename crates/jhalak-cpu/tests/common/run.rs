@@ -3,10 +3,11 @@
 use jhalak_cpu::{Engine, IsaKind};
 use jhalak_problem::reference::{self, judge};
 use jhalak_problem::{
-    Backward, BackwardInputs, DType, Forward, Gradient, GradientTargets, OutOrDelta, Problem,
+    Attention, Backward, BackwardInputs, DType, Forward, Gradient, GradientTargets, OutOrDelta,
+    Problem,
 };
 
-use super::case::Case;
+use super::case::{Case, Tensors};
 use super::strided::{Layout, Strided, noise};
 
 /// out and lse of an engine.
@@ -130,40 +131,60 @@ fn delta_of(problem: &Problem<'_>, attended: &Attended, dout: &Strided) -> Strid
     })
 }
 
+/// The shape and dtype of each tensor that has a gradient.
+fn gradient_shapes(tensors: &Tensors) -> [Option<(Vec<usize>, DType)>; 5] {
+    let of = |x: &Strided| (x.view().shape().to_vec(), x.view().dtype());
+    let Tensors { q, k, v, bias, sinks, .. } = tensors;
+    [Some(of(q)), Some(of(k)), Some(of(v)), bias.as_ref().map(of), sinks.as_ref().map(of)]
+}
+
+/// The gradients of a case for an upstream gradient made from `seed`.
+pub fn backward_of(
+    engine: &Engine,
+    problem: &Problem<'_>,
+    tensors: &Tensors,
+    attended: &Attended,
+    ask: &Ask,
+    seed: u64,
+) -> Grads {
+    let upstream = upstream(problem, ask, seed);
+    backward(engine, problem, gradient_shapes(tensors), attended, &upstream, ask)
+}
+
 /// Runs a case forward and backward on one instruction set and judges everything.
 pub fn check(case: &Case, ask: &Ask, isa: IsaKind, threads: usize) -> Result<(), String> {
-    let engine = engine(isa, threads);
     let tensors = case.tensors();
-    let attention = case.attention(&tensors);
+    judge(&engine(isa, threads), &case.attention(&tensors), &tensors, ask, case.seed)
+}
+
+/// Runs a call forward and backward and judges everything.
+pub fn judge(
+    engine: &Engine,
+    attention: &Attention<'_>,
+    tensors: &Tensors,
+    ask: &Ask,
+    seed: u64,
+) -> Result<(), String> {
     let problem =
-        Problem::new(&attention, tensors.q.view(), tensors.k.view(), tensors.v.view()).unwrap();
-    let attended = forward(&engine, &problem, &ask.layouts[3]);
+        Problem::new(attention, tensors.q.view(), tensors.k.view(), tensors.v.view()).unwrap();
+    let attended = forward(engine, &problem, &ask.layouts[3]);
     let exact = reference::forward(&problem).unwrap();
     let yard = reference::in_dtype::forward(&problem).unwrap();
     let out = attended.out.values();
     judge::out_close(problem.out_dtype(), &exact.lse, &exact.out, &yard.out, &out)?;
     judge::lse_close(problem.dtype(), &exact.lse, &attended.lse.values())?;
 
-    let upstream = upstream(&problem, ask, case.seed);
+    let upstream = upstream(&problem, ask, seed);
     let dout = upstream.0.values();
     let dlse = upstream.1.as_ref().map(Strided::values);
-    let dtype_of =
-        |x: &Option<Strided>| x.as_ref().map(|x| (x.view().shape().to_vec(), x.view().dtype()));
-    let input = |x: &Strided| Some((x.view().shape().to_vec(), problem.dtype()));
-    let shapes = [
-        input(&tensors.q),
-        input(&tensors.k),
-        input(&tensors.v),
-        dtype_of(&tensors.bias),
-        dtype_of(&tensors.sinks),
-    ];
-    let grads = backward(&engine, &problem, shapes, &attended, &upstream, ask);
+    let shapes = gradient_shapes(tensors);
+    let grads = backward(engine, &problem, shapes, &attended, &upstream, ask);
     let truth = reference::backward(&problem, &dout, dlse.as_deref()).unwrap();
     let yard = reference::in_dtype::backward(&problem, &dout, dlse.as_deref()).unwrap();
     let all = |g: reference::Gradients| [Some(g.dq), Some(g.dk), Some(g.dv), g.dbias, g.dsinks];
     let names = ["dq", "dk", "dv", "dbias", "dsinks"];
     // |dP| ≤ ‖dout‖·‖v‖, and dq and dk multiply differences of such numbers.
-    let dp = norm(&dout, case.head_dim_v) * norm(&tensors.v.values(), case.head_dim_v);
+    let dp = norm(&dout, problem.head_dim_v()) * norm(&tensors.v.values(), problem.head_dim_v());
     let scale = problem.scale().abs();
     let [q, k] = [&tensors.q, &tensors.k].map(|x| norm(&x.values(), 1));
     let terms = [dp * scale * k, dp * scale * q, 0.0, dp, dp];
@@ -208,4 +229,30 @@ fn delta_error(problem: &Problem<'_>, exact: &reference::Attended, dout: &[f64])
     let rows = exact.out.chunks(width).zip(dout.chunks(width));
     let sizes = rows.map(|(out, dout)| out.iter().zip(dout).map(|(a, b)| (a * b).abs()).sum());
     unit * sizes.fold(0.0, f64::max)
+}
+
+/// out and lse of a call, in row-major order.
+pub fn attend(isa: IsaKind, attention: &Attention<'_>, tensors: &Tensors) -> (Vec<f64>, Vec<f64>) {
+    let problem =
+        Problem::new(attention, tensors.q.view(), tensors.k.view(), tensors.v.view()).unwrap();
+    let attended = forward(&engine(isa, 2), &problem, &Layout::default());
+    (attended.out.values(), attended.lse.values())
+}
+
+/// dq, dk and dv of a call for this dout, in row-major order.
+pub fn gradients(
+    isa: IsaKind,
+    attention: &Attention<'_>,
+    tensors: &Tensors,
+    dout: Strided,
+) -> [Vec<f64>; 3] {
+    let problem =
+        Problem::new(attention, tensors.q.view(), tensors.k.view(), tensors.v.view()).unwrap();
+    let engine = engine(isa, 2);
+    let attended = forward(&engine, &problem, &Layout::default());
+    let ask = Ask { wanted: [true, true, true, false, false], ..Ask::default() };
+    let shapes = gradient_shapes(tensors);
+    let grads = backward(&engine, &problem, shapes, &attended, &(dout, None), &ask);
+    let [dq, dk, dv, ..] = grads.map(|grad| grad.map_or_else(Vec::new, |grad| grad.values()));
+    [dq, dk, dv]
 }
