@@ -5,6 +5,10 @@ PYTHON ?= python3
 DATA := examples/data
 # Longest sequence of the comparison that `make run` shows.
 COMPARE_MAX ?= 4096
+# The oldest compiler that builds jhalak: rust-version in Cargo.toml, as rustup names it.
+MSRV ?= 1.89.0
+# Instrumented objects stay apart, so that they do not push out the usual ones.
+ASAN_TARGET_DIR ?= $(or $(CARGO_TARGET_DIR),target)/asan
 
 .PHONY: help run test check lint docs package licences bench msrv asan clean
 
@@ -36,8 +40,8 @@ licences:
 bench: ## speed against the machine's peak and against standard attention
 	$(CARGO) bench -p jhalak-cpu --bench attention
 
-msrv: ## check with the oldest supported compiler (rustup toolchain 1.89)
-	$(CARGO) +1.89 check --workspace --all-features
+msrv: ## check with the oldest supported compiler (rustup toolchain 1.89.0)
+	$(CARGO) +$(MSRV) check --workspace --all-features
 
 asan: ## the CPU crate's tests under AddressSanitizer (a nightly toolchain)
 	RUSTFLAGS="-Zsanitizer=address" PROPTEST_CASES=40 $(CARGO) +nightly test -p jhalak-cpu \

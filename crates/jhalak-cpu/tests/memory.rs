@@ -36,11 +36,9 @@ fn growth(body: impl FnOnce()) -> usize {
 }
 
 fn tensor(seed: u64, shape: &[usize]) -> Tensor {
-    let mut n = 0;
     let mut t = Tensor::zeros(jhalak_problem::DType::F32, shape).unwrap();
-    for x in t.as_mut_slice::<f32>().unwrap() {
+    for (n, x) in t.as_mut_slice::<f32>().unwrap().iter_mut().enumerate() {
         *x = noise(seed, &[n % 1009]) as f32;
-        n += 1;
     }
     t
 }

@@ -219,3 +219,113 @@ impl Op for RoundTile {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::softmax::SoftmaxRows;
+    use super::*;
+
+    /// Exact in bf16: multiples of 2^-4 below 2. Their products' sums are exact in f32.
+    fn number(n: usize) -> bf16 {
+        bf16::from_f32(((n * 7919 + 13) % 61) as f32 / 16.0 - 1.875)
+    }
+
+    /// Whether this machine can run these tests at all; those that cannot say so.
+    fn isa() -> Option<Avx512Bf16> {
+        let isa = Avx512Bf16::new();
+        if isa.is_none() {
+            eprintln!("not run: this machine has no avx512bf16");
+        }
+        isa
+    }
+
+    fn product(isa: Avx512Bf16, rows: usize, cols: usize, pairs: usize, init: usize) {
+        let panels = cols.div_ceil(NR);
+        let (a_row, stride) = (2 * pairs + 2, cols + 3);
+        let a: Vec<bf16> = (0..rows * a_row).map(number).collect();
+        let b: Vec<bf16> = (0..panels * pairs * 2 * NR + 1).map(|n| number(n + 5)).collect();
+        let scale: Vec<f32> = (0..rows).map(|n| number(n + 9).to_f32()).collect();
+        let before: Vec<f32> = (0..rows * stride).map(|n| number(n + 11).to_f32()).collect();
+        let mut c = before.clone();
+        let product = PairGemm {
+            isa,
+            rows,
+            cols,
+            pairs,
+            a: a.as_ptr(),
+            a_row,
+            b: b.as_ptr(),
+            b_panel: pairs * 2 * NR,
+            b_row: 2 * NR,
+            c: Product { ptr: c.as_mut_ptr(), row: stride },
+            init: [Init::Zero, Init::Add, Init::Scale(scale.as_ptr())][init],
+        };
+        // SAFETY: the vectors are as large as the sizes say.
+        unsafe { product.run() };
+        for i in 0..rows {
+            for j in 0..stride {
+                let old = before[i * stride + j];
+                let mut truth = [0.0, old, old * scale[i]][init];
+                for k in 0..2 * pairs {
+                    let at =
+                        |j: usize| j / NR * pairs * 2 * NR + k / 2 * 2 * NR + j % NR * 2 + k % 2;
+                    if j < cols {
+                        truth += a[i * a_row + k].to_f32() * b[at(j)].to_f32();
+                    }
+                }
+                let truth = if j < cols { truth } else { old };
+                assert_eq!(c[i * stride + j], truth, "{rows} {cols} {pairs} {init}: {i} {j}");
+            }
+        }
+    }
+
+    #[test]
+    fn products_of_pairs_are_exact_on_every_tail() {
+        let Some(isa) = isa() else { return };
+        for rows in 1..=2 * MR + 5 {
+            for vectors in [1, 2, 3, 5] {
+                for pairs in [0, 1, 4] {
+                    for init in 0..3 {
+                        product(isa, rows, vectors * LANES, pairs, init);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Every weight has a value of its own, so an order of halves that is wrong shows.
+    #[test]
+    fn rounded_weights_stand_in_the_order_of_their_scores() {
+        let Some(isa) = isa() else { return };
+        let (rows, cols, stride) = (3, 4 * LANES, 4 * LANES + 6);
+        let scores: Vec<f32> = (0..rows * stride).map(|n| (n as f32) / -16.0).collect();
+        let mut rounded = vec![bf16::NAN; rows * stride];
+        let (s, weights) = (scores.as_ptr(), rounded.as_mut_ptr());
+        // SAFETY: the vectors are as large as the sizes say.
+        unsafe { RoundTile { isa, rows, cols, s, weights, stride }.run() };
+        let (mut s, mut weights) = (scores.clone(), vec![bf16::NAN; rows * stride]);
+        let (mut max, mut sum, mut alpha) = ([f32::NEG_INFINITY; 3], [0.0; 3], [7.0; 3]);
+        let state =
+            SoftmaxRows { max: max.as_mut_ptr(), sum: sum.as_mut_ptr(), alpha: alpha.as_mut_ptr() };
+        let step = SoftmaxStep { isa, rows, cols, s: s.as_mut_ptr(), stride, factor: 1.0, state };
+        // SAFETY: as above.
+        unsafe { PairSoftmaxStep { step, weights: weights.as_mut_ptr() }.run() };
+        for i in 0..rows {
+            let row = &scores[i * stride..][..cols];
+            let total: f64 = row.iter().map(|&x| f64::from(x - row[0]).exp2()).sum();
+            assert!((f64::from(sum[i]) - total).abs() < 1e-6 * total);
+            for j in 0..stride {
+                let n = i * stride + j;
+                if j >= cols {
+                    assert!(rounded[n].is_nan() && weights[n].is_nan());
+                    continue;
+                }
+                // bf16::from_f32 rounds to nearest even, as the instruction does.
+                assert_eq!(rounded[n], bf16::from_f32(scores[n]), "{i} {j}");
+                let truth = (scores[n] - row[0]).exp2();
+                let error = (weights[n].to_f32() - truth).abs();
+                assert!(error <= truth * 2f32.powi(-8), "{i} {j}");
+            }
+        }
+    }
+}
