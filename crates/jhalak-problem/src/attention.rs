@@ -82,14 +82,14 @@ impl<'a> Attention<'a> {
         self
     }
 
-    /// Subtracts slope · |query position − key position|: f32, [Hq] or [B, Hq]
+    /// Subtracts slope · |query position − key position|: f32, `[Hq]` or [B, Hq]
     /// (Press et al., 2022, "Train Short, Test Long").
     pub fn alibi_slopes(mut self, slopes: TensorView<'a>) -> Self {
         self.alibi_slopes = Some(slopes);
         self
     }
 
-    /// Adds exp(sink) to the softmax's denominator: [Hq], f32 or the dtype of q. Not scaled; the
+    /// Adds exp(sink) to the softmax's denominator: `[Hq]`, f32 or the dtype of q. Not scaled; the
     /// lse includes it (Xiao et al., 2024, "Efficient Streaming Language Models with Attention
     /// Sinks").
     pub fn sinks(mut self, sinks: TensorView<'a>) -> Self {
@@ -127,14 +127,14 @@ impl<'a> Attention<'a> {
         self
     }
 
-    /// Uses only the first `seqused_q[b]` queries of sequence b: i32 or i64, [B].
+    /// Uses only the first `seqused_q[b]` queries of sequence b: i32 or i64, `[B]`.
     /// The other rows of out are 0, of lse −∞, and have zero gradients.
     pub fn seqused_q(mut self, lengths: TensorView<'a>) -> Self {
         self.seqused_q = Some(lengths);
         self
     }
 
-    /// Uses only the first `seqused_k[b]` keys of sequence b: i32 or i64, [B].
+    /// Uses only the first `seqused_k[b]` keys of sequence b: i32 or i64, `[B]`.
     pub fn seqused_k(mut self, lengths: TensorView<'a>) -> Self {
         self.seqused_k = Some(lengths);
         self
