@@ -10,6 +10,10 @@ use crate::error::{Error, Result};
 /// The largest number of dimensions a tensor of a call has.
 pub const MAX_RANK: usize = 4;
 
+/// The most elements that a view may have, broadcast ones counted: sizes of work space then stay
+/// far inside 64 bits.
+const MAX_NUMEL: usize = 1 << 52;
+
 /// Where a tensor's memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -67,9 +71,8 @@ impl Layout {
         let bytes = layout.extent().map(|(low, high)| {
             high.saturating_sub(low).saturating_add(1).saturating_mul(dtype.size() as i128)
         });
-        if bytes.is_some_and(|b| b > isize::MAX as i128)
-            || shape.iter().try_fold(1usize, |n, &size| n.checked_mul(size.max(1))).is_none()
-        {
+        let numel = shape.iter().try_fold(1usize, |n, &size| n.checked_mul(size.max(1)));
+        if bytes.is_some_and(|b| b > isize::MAX as i128) || numel.is_none_or(|n| n > MAX_NUMEL) {
             return Err(Error::shape("tensor", "that fits the address space", shape));
         }
         Ok(layout)
