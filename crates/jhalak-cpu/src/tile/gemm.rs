@@ -1,4 +1,4 @@
-//! C = init + A·B on a register tile: MR rows by two vectors of accumulators.
+//! C = A·B, added to what C holds or not, on a register tile: MR rows by two vectors of accumulators.
 //!
 //! ```text
 //!              B  k rows of one panel, two vectors wide, read in order
@@ -39,10 +39,10 @@ pub(crate) struct Product<E> {
     pub(crate) row: usize,
 }
 
-/// What the sum starts from.
+/// What is added to the sum.
 #[derive(Clone, Copy)]
 pub(crate) enum Init<E> {
-    /// 0.
+    /// Nothing.
     Zero,
     /// What C holds.
     Add,
@@ -135,25 +135,6 @@ impl<I: Isa> Gemm<I> {
         unsafe {
             let c = self.c.ptr.add(i * self.c.row + j);
             let mut acc = [[isa.splat(I::Elem::ZERO); N]; M];
-            match self.init {
-                Init::Zero => {}
-                Init::Add => {
-                    for (m, row) in acc.iter_mut().enumerate() {
-                        for (n, x) in row.iter_mut().enumerate() {
-                            *x = isa.load(c.add(m * self.c.row + n * I::LANES));
-                        }
-                    }
-                }
-                Init::Scale(scale) => {
-                    for (m, row) in acc.iter_mut().enumerate() {
-                        let scale = isa.splat(*scale.add(i + m));
-                        for (n, x) in row.iter_mut().enumerate() {
-                            let old = isa.load(c.add(m * self.c.row + n * I::LANES));
-                            *x = isa.mul(old, scale);
-                        }
-                    }
-                }
-            }
             // One address for every three rows: the third is within reach of a scaled index, and
             // chains of additions stay shorter than the multiply-adds.
             let mut a = [self.a.ptr; 4];
@@ -177,9 +158,19 @@ impl<I: Isa> Gemm<I> {
                 }
                 b = b.wrapping_add(self.b.row);
             }
+            // What was there before joins last: sums over many blocks then round once per block,
+            // not once per step.
             for (m, row) in acc.iter().enumerate() {
                 for (n, &x) in row.iter().enumerate() {
-                    isa.store(c.add(m * self.c.row + n * I::LANES), x);
+                    let at = c.add(m * self.c.row + n * I::LANES);
+                    let sum = match self.init {
+                        Init::Zero => x,
+                        Init::Add => isa.add(isa.load(at), x),
+                        Init::Scale(scale) => {
+                            isa.fma(isa.load(at), isa.splat(*scale.add(i + m)), x)
+                        }
+                    };
+                    isa.store(at, sum);
                 }
             }
         }

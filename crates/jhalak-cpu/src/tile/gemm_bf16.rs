@@ -94,18 +94,6 @@ impl PairGemm {
         unsafe {
             let c = self.c.ptr.add(i * self.c.row + j);
             let mut acc = [[isa.splat(0.0); N]; M];
-            for (m, row) in acc.iter_mut().enumerate() {
-                for (n, x) in row.iter_mut().enumerate() {
-                    let old = c.add(m * self.c.row + n * LANES);
-                    match self.init {
-                        Init::Zero => {}
-                        Init::Add => *x = isa.load(old),
-                        Init::Scale(scale) => {
-                            *x = isa.mul(isa.load(old), isa.splat(*scale.add(i + m)));
-                        }
-                    }
-                }
-            }
             let mut a = self.a.add(i * self.a_row);
             let mut b = b;
             for _ in 0..self.pairs {
@@ -125,7 +113,15 @@ impl PairGemm {
             }
             for (m, row) in acc.iter().enumerate() {
                 for (n, &x) in row.iter().enumerate() {
-                    isa.store(c.add(m * self.c.row + n * LANES), x);
+                    let at = c.add(m * self.c.row + n * LANES);
+                    let sum = match self.init {
+                        Init::Zero => x,
+                        Init::Add => isa.add(isa.load(at), x),
+                        Init::Scale(scale) => {
+                            isa.fma(isa.load(at), isa.splat(*scale.add(i + m)), x)
+                        }
+                    };
+                    isa.store(at, sum);
                 }
             }
         }
