@@ -47,7 +47,7 @@ const WAVE_BYTES: usize = 32 << 20;
 /// Out of memory, before anything is written.
 pub(crate) fn forward<A: Arithmetic>(a: A, call: &Forward<'_>, executor: &Executor) -> Result<()> {
     let problem = call.problem();
-    let units = units(problem);
+    let units = units(problem)?;
     if units.is_empty() {
         clear_unused(call);
         return Ok(());

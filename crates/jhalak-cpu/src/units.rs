@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use jhalak_problem::Problem;
+use jhalak_problem::{Error, Problem, Result};
 
 /// The work that shares one set of keys and values.
 #[derive(Clone, Copy, Debug)]
@@ -18,18 +18,29 @@ pub(crate) struct Unit {
 }
 
 /// All units of a call that have queries.
-pub(crate) fn units(problem: &Problem<'_>) -> Vec<Unit> {
+///
+/// # Errors
+/// Out of memory, where there are more of them than fit.
+pub(crate) fn units(problem: &Problem<'_>) -> Result<Vec<Unit>> {
     let group = problem.group();
     let mut units = Vec::new();
+    let (longest, _) = problem.max_seqlens();
+    if group == 0 || longest == 0 {
+        return Ok(units);
+    }
     for b in 0..problem.batch() {
         let sequence = problem.sequence(b);
         let (queries, keys) = (sequence.seqlen_q(), sequence.seqlen_k());
-        for head_k in 0..problem.heads_k() {
-            units.push(Unit { b, head_k, group, queries, keys });
+        if queries == 0 {
+            continue;
         }
+        let bytes = problem.heads_k().saturating_mul(size_of::<Unit>());
+        units
+            .try_reserve(problem.heads_k())
+            .map_err(|_| Error::OutOfMemory { what: "the list of work", bytes })?;
+        units.extend((0..problem.heads_k()).map(|head_k| Unit { b, head_k, group, queries, keys }));
     }
-    units.retain(|unit| unit.rows() > 0);
-    units
+    Ok(units)
 }
 
 impl Unit {

@@ -267,3 +267,25 @@ fn softcap_and_ragged_ends_do_not_uncover_padding() {
         .unwrap();
     });
 }
+
+/// What flows into a row that sees nothing flows nowhere, whatever it is; a sink hears of lse only.
+#[test]
+fn the_gradient_of_an_empty_row_reaches_nothing() {
+    everywhere(|isa, dtype| {
+        let case = Case { dtype, causal: true, ..Case::dense(1, 6, 4, 2, 8) };
+        for sinks in [false, true] {
+            let case = Case { sinks, ..case.clone() };
+            let tensors = case.tensors();
+            let spoiled = Strided::new(dtype, &[1, 6, 2, 8], &Layout::default(), |i| {
+                if i[1] < 2 { f64::NAN } else { 1.0 }
+            });
+            let attention = case.attention(&tensors);
+            let grads = gradients(isa, &attention, &tensors, spoiled);
+            let clean = gradients(isa, &attention, &tensors, ones(dtype, &[1, 6, 2, 8]));
+            for (grad, clean) in grads.iter().zip(&clean) {
+                close(clean, grad, dtype);
+            }
+            assert!(grads[0][..2 * 16].iter().all(|&x| x == 0.0));
+        }
+    });
+}

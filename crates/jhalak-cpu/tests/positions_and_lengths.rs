@@ -7,7 +7,10 @@ use common::case::{Case, Tensors};
 use common::run::{Ask, attend, check, engine};
 use common::strided::{Layout, Strided, noise};
 use jhalak_cpu::IsaKind;
-use jhalak_problem::{Attention, DType, Merge, Tensor, TensorView};
+use jhalak_problem::{
+    Attention, Backward, BackwardInputs, DType, Forward, Gradient, GradientTargets, Merge,
+    OutOrDelta, Problem, Tensor, TensorView,
+};
 
 const HALF_AND_SINGLE: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
@@ -214,5 +217,34 @@ fn calls_without_batch_queries_keys_or_heads_do_nothing() {
     {
         let case = Case { heads_k, ..Case::dense(batch, queries, keys, 1, 7) };
         check_everywhere(case);
+    }
+}
+
+/// Shapes without elements may have sizes of any magnitude: such a call takes neither time nor
+/// memory.
+#[test]
+fn an_empty_call_costs_nothing_whatever_its_other_sizes() {
+    let engine = engine(IsaKind::selected().unwrap(), 2);
+    for (b, q, k, heads) in
+        [(1 << 36, 0, 0, 2), (1, 0, 0, 1 << 36), (1 << 20, 0, 1, 0), (0, 9, 9, 9)]
+    {
+        let empty = |shape: &[usize]| Tensor::zeros(DType::F32, shape).unwrap();
+        let (q, k) = (empty(&[b, q, heads, 4]), empty(&[b, k, heads, 4]));
+        let attention = Attention::new().causal();
+        let problem = Problem::new(&attention, q.view(), k.view(), k.view()).unwrap();
+        let (mut out, mut lse) = (empty(&problem.out_shape()), empty(&problem.lse_shape()));
+        let call = Forward::new(&problem, out.view_mut(), lse.view_mut()).unwrap();
+        engine.forward(&call).unwrap();
+        let inputs = BackwardInputs {
+            dout: out.view(),
+            out: OutOrDelta::Out(out.view()),
+            lse: lse.view(),
+            dlse: None,
+        };
+        let (mut dq, mut dk) = (empty(q.shape()), empty(k.shape()));
+        let mut targets = GradientTargets::default();
+        targets.dq = Some(Gradient::Write(dq.view_mut()));
+        targets.dk = Some(Gradient::Write(dk.view_mut()));
+        engine.backward(&Backward::new(&problem, inputs, targets).unwrap()).unwrap();
     }
 }

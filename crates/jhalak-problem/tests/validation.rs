@@ -40,6 +40,8 @@ fn says(message: &str, words: &[&str]) {
 #[test]
 fn shapes_that_do_not_fit_are_named() {
     says(&shapes(&[3, 4, 8], K, V), &["q must", "[B, Sq, Hq, D]", "[3, 4, 8]"]);
+    says(&shapes(Q, &[5, 2, 8], V), &["k must", "[B, Sk, Hk, D]", "[5, 2, 8]"]);
+    says(&shapes(Q, K, &[2, 5]), &["v must", "[B, Sk, Hk, Dv]", "[2, 5]"]);
     says(&shapes(Q, &[2, 5, 2, 7], V), &["k must", "D = 8", "[2, 5, 2, 7]"]);
     says(&shapes(Q, &[3, 5, 2, 8], &[3, 5, 2, 6]), &["k must", "B = 2", "[3, 5, 2, 8]"]);
     says(&shapes(Q, K, &[2, 6, 2, 6]), &["v must", "[2, 5, 2]", "[2, 6, 2, 6]"]);
@@ -185,6 +187,8 @@ fn outputs_that_do_not_fit_or_overlap_are_named() {
     let mut memory = vec![0f32; 200];
     let shared = TensorViewMut::strided(&mut memory, 0, &[2, 3, 4, 6], &[72, 24, 0, 1]).unwrap();
     says(&refused(shared, lse.view_mut()), &["out must not overlap itself"]);
+    let shared = TensorViewMut::strided(&mut memory, 0, &[2, 4, 3], &[4, 1, 0]).unwrap();
+    says(&refused(out.view_mut(), shared), &["lse must not overlap itself"]);
     // Over an input, and over each other.
     let shape = [2, 3, 4, 6];
     let strides = zeros(&shape).view().strides().to_vec();
@@ -196,6 +200,10 @@ fn outputs_that_do_not_fit_or_overlap_are_named() {
     says(
         &refused(over(v.view().as_ptr(), &[2, 3, 4, 6], &strides), lse.view_mut()),
         &["out must not overlap v"],
+    );
+    says(
+        &refused(out.view_mut(), over(q.view().as_ptr(), &[2, 4, 3], &[12, 3, 1])),
+        &["lse must not overlap q"],
     );
     let lse_over_out = over(out.view().as_ptr(), &[2, 4, 3], &[12, 3, 1]);
     says(&refused(out.view_mut(), lse_over_out), &["lse must not overlap out"]);
@@ -234,6 +242,29 @@ fn gradients_that_do_not_fit_or_overlap_are_named() {
     let mut targets = none();
     targets.dk = Some(Gradient::Add(half.view_mut()));
     says(&refused(saved, targets), &["dk must", "f32", "f16"]);
+    let mut memory = vec![0f32; 200];
+    let shared = TensorViewMut::strided(&mut memory, 0, Q, &[96, 32, 0, 1]).unwrap();
+    let mut targets = none();
+    targets.dq = Some(Gradient::Write(shared));
+    says(&refused(saved, targets), &["dq must not overlap itself"]);
+    for (name, input, shape) in
+        [("dv", v.view(), V), ("dk", k.view(), K), ("dq", q.view(), Q), ("dv", out.view(), V)]
+    {
+        let mut targets = none();
+        // SAFETY: never written: the overlap is refused.
+        let over = unsafe {
+            let strides = zeros(shape).view().strides().to_vec();
+            let ptr = input.as_ptr().cast_mut();
+            TensorViewMut::from_raw(ptr, DType::F32, Device::Cpu, shape, &strides)
+        };
+        let target = match name {
+            "dq" => &mut targets.dq,
+            "dk" => &mut targets.dk,
+            _ => &mut targets.dv,
+        };
+        *target = Some(Gradient::Write(over.unwrap()));
+        says(&refused(saved, targets), &[&format!("{name} must not overlap ")]);
+    }
     let mut bias = zeros(&[1, 1, 1, 1]);
     let mut targets = none();
     targets.dbias = Some(Gradient::Write(bias.view_mut()));

@@ -29,15 +29,16 @@ pub(crate) fn backward<I: Isa<Elem: Softcap>>(
     executor: &Executor,
 ) -> Result<()> {
     let problem = call.problem();
-    let units = units(problem);
+    let units = units(problem)?;
     let wants = Wants::of(call);
     let dims = (2 * problem.head_dim() + problem.head_dim_v()) as f64;
     let flops = units.iter().map(|u| 4.0 * dims * u.rows() as f64 * u.keys as f64).sum();
     executor.enter(flops, |team| {
         let waves = Pass::<I>::waves(problem, &units, wants);
         let pass = Pass::new(isa, call, &units, &waves, team)?;
-        let mut dsinks = vec![0f64; problem.heads_q()];
-        clear_untouched(call, &units);
+        let sinks = if call.targets().dsinks.is_some() { problem.heads_q() } else { 0 };
+        let mut dsinks = Buffer::zeroed(sinks)?;
+        clear_untouched(call);
         for wave in &waves {
             pass.run(&units[wave.clone()], team, &mut dsinks);
         }
@@ -385,7 +386,7 @@ fn blocks(
 
 /// Writes 0 to the gradients that no tile reaches: rows that no sequence uses, and keys without
 /// queries.
-fn clear_untouched(call: &Backward<'_>, units: &[Unit]) {
+fn clear_untouched(call: &Backward<'_>) {
     let (problem, targets) = (call.problem(), call.targets());
     let clear = |target: Option<MatrixMut<'_>>, gradient: &Option<Gradient<'_>>| {
         if let (Some(target), Some(Gradient::Write(_))) = (target, gradient) {
@@ -404,9 +405,16 @@ fn clear_untouched(call: &Backward<'_>, units: &[Unit]) {
             clear(call.unused_dv(&unused, h), &targets.dv);
         }
     }
-    let with_queries: Vec<bool> =
-        (0..problem.batch()).map(|b| units.iter().any(|unit| unit.b == b)).collect();
-    for b in (0..problem.batch()).filter(|&b| !with_queries[b]) {
+    let has_keys = problem.heads_k() > 0 && problem.max_seqlens().1 > 0;
+    if !has_keys || (targets.dk.is_none() && targets.dv.is_none()) {
+        return;
+    }
+    for b in 0..problem.batch() {
+        let sequence = problem.sequence(b);
+        let has_queries = problem.group() > 0 && sequence.seqlen_q() > 0;
+        if has_queries || sequence.seqlen_k() == 0 {
+            continue;
+        }
         for h in 0..problem.heads_k() {
             clear(call.dk(b, h), &targets.dk);
             clear(call.dv(b, h), &targets.dv);

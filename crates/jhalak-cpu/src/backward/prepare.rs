@@ -33,8 +33,12 @@ pub(super) fn row_constants<E: Float>(
                     rows::load(&out, i, 0, a);
                     rows::load(&dout, i, 0, b);
                 }
+                // Where no key is seen, out is the constant 0 and lse the sink's: whatever dout
+                // holds, it flows nowhere.
+                let sink = call.problem().sink(h).unwrap_or(f64::NEG_INFINITY);
+                let empty = lse[n] == E::from_f64(sink) && a.iter().all(|&x| x == E::ZERO);
                 let dot = a.iter().zip(b.iter()).map(|(x, y)| x.to_f64() * y.to_f64()).sum();
-                delta[n] = E::from_f64(dot);
+                delta[n] = if empty { E::ZERO } else { E::from_f64(dot) };
             }
             (None, None) => unreachable!("Backward::new takes out or delta"),
         }

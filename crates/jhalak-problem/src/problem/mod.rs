@@ -27,7 +27,7 @@ pub struct Problem<'a> {
     k: TensorView<'a>,
     v: TensorView<'a>,
     packed: bool,
-    sequences: Vec<Sequence>,
+    sequences: sequences::Sequences,
     heads_q: usize,
     heads_k: usize,
     scale: f64,
@@ -216,8 +216,8 @@ impl<'a> Problem<'a> {
     }
 
     /// Sequence `b` of the batch.
-    pub fn sequence(&self, b: usize) -> &Sequence {
-        &self.sequences[b]
+    pub fn sequence(&self, b: usize) -> Sequence {
+        self.sequences.get(b)
     }
 
     /// The longest sequence's rows in q and in k, used or not.
@@ -225,7 +225,8 @@ impl<'a> Problem<'a> {
         if !self.packed {
             return (self.q.shape()[1], self.k.shape()[1]);
         }
-        let longest = |rows: fn(&Sequence) -> usize| self.sequences.iter().map(rows).max();
+        let sequences = self.sequences.listed().unwrap_or_default();
+        let longest = |rows: fn(&Sequence) -> usize| sequences.iter().map(rows).max();
         (longest(|s| s.rows_q.len()).unwrap_or(0), longest(|s| s.rows_k.len()).unwrap_or(0))
     }
 
@@ -262,14 +263,14 @@ impl<'a> Problem<'a> {
 
     /// Which keys the queries of sequence `b` see by position.
     pub fn visibility(&self, b: usize) -> Visibility {
-        let s = &self.sequences[b];
+        let s = self.sequences.get(b);
         let shift = self.query_position(b, 0) - self.key_position(0);
         Visibility::new(s.used_q, s.used_k, shift, self.left, self.right)
     }
 
     /// The position of query `i` of sequence `b`.
     pub fn query_position(&self, b: usize, i: usize) -> i64 {
-        let s = &self.sequences[b];
+        let s = self.sequences.get(b);
         let start = match self.starts {
             Some((q_start, _)) => q_start,
             None => s.used_k as i64 - s.used_q as i64,
@@ -284,13 +285,13 @@ impl<'a> Problem<'a> {
 
     /// The row of query `i` of sequence `b` among all rows of q, batch by batch.
     pub(crate) fn query_row(&self, b: usize, i: usize) -> usize {
-        let s = &self.sequences[b];
+        let s = self.sequences.get(b);
         s.storage * self.storage_shape(&self.q).1 + s.rows_q.start + i
     }
 
     /// The row of key `j` of sequence `b` among all rows of k, batch by batch.
     pub(crate) fn key_row(&self, b: usize, j: usize) -> usize {
-        let s = &self.sequences[b];
+        let s = self.sequences.get(b);
         s.storage * self.storage_shape(&self.k).1 + s.rows_k.start + j
     }
 
@@ -305,19 +306,19 @@ impl<'a> Problem<'a> {
 
     /// Query rows [used Sq, D] of sequence `b`, query head `h`.
     pub fn q(&self, b: usize, h: usize) -> Matrix<'a> {
-        let s = &self.sequences[b];
+        let s = self.sequences.get(b);
         rows_of(&self.q, self.packed, s.storage, s.rows_q.start, s.used_q, h)
     }
 
     /// Key rows [used Sk, D] of sequence `b`, key head `h`.
     pub fn k(&self, b: usize, h: usize) -> Matrix<'a> {
-        let s = &self.sequences[b];
+        let s = self.sequences.get(b);
         rows_of(&self.k, self.packed, s.storage, s.rows_k.start, s.used_k, h)
     }
 
     /// Value rows [used Sk, Dv] of sequence `b`, key head `h`.
     pub fn v(&self, b: usize, h: usize) -> Matrix<'a> {
-        let s = &self.sequences[b];
+        let s = self.sequences.get(b);
         rows_of(&self.v, self.packed, s.storage, s.rows_k.start, s.used_k, h)
     }
 
@@ -366,7 +367,8 @@ impl<'a> Problem<'a> {
 
     /// Rows of q, and so of out, lse and dq, that no sequence uses.
     pub fn unused_queries(&self) -> Vec<UnusedRows> {
-        let used = self.sequences.iter().map(|s| {
+        let Some(sequences) = self.sequences.listed() else { return Vec::new() };
+        let used = sequences.iter().map(|s| {
             let start = s.rows_q.start;
             (s.storage, start..start + s.used_q)
         });
@@ -376,7 +378,8 @@ impl<'a> Problem<'a> {
 
     /// Rows of k and v, and so of dk and dv, that no sequence uses.
     pub fn unused_keys(&self) -> Vec<UnusedRows> {
-        let used = self.sequences.iter().map(|s| {
+        let Some(sequences) = self.sequences.listed() else { return Vec::new() };
+        let used = sequences.iter().map(|s| {
             let start = s.rows_k.start;
             (s.storage, start..start + s.used_k)
         });
@@ -389,7 +392,7 @@ impl<'a> Problem<'a> {
     }
 
     fn score_matrix(&self, view: &TensorView<'a>, b: usize, h: usize) -> Matrix<'a> {
-        let s = &self.sequences[b];
+        let s = self.sequences.get(b);
         score_window(view, b, h).matrix(s.used_q, s.used_k)
     }
 

@@ -39,22 +39,61 @@ pub struct UnusedRows {
     pub(crate) rows: Range<usize>,
 }
 
+/// All sequences of a call.
+#[derive(Clone, Debug)]
+pub(super) enum Sequences {
+    /// Dense tensors used whole: nothing is stored per sequence.
+    Uniform { batch: usize, seqlen_q: usize, seqlen_k: usize },
+    /// Packed tensors, or sequences used in part.
+    Listed(Vec<Sequence>),
+}
+
+impl Sequences {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Sequences::Uniform { batch, .. } => *batch,
+            Sequences::Listed(sequences) => sequences.len(),
+        }
+    }
+
+    pub(super) fn get(&self, b: usize) -> Sequence {
+        match self {
+            &Sequences::Uniform { batch, seqlen_q, seqlen_k } => {
+                assert!(b < batch, "sequence {b} of {batch}");
+                Sequence {
+                    storage: b,
+                    rows_q: 0..seqlen_q,
+                    rows_k: 0..seqlen_k,
+                    used_q: seqlen_q,
+                    used_k: seqlen_k,
+                }
+            }
+            Sequences::Listed(sequences) => sequences[b].clone(),
+        }
+    }
+
+    /// The sequences with rows of their own, where rows can be unused.
+    pub(super) fn listed(&self) -> Option<&[Sequence]> {
+        match self {
+            Sequences::Uniform { .. } => None,
+            Sequences::Listed(sequences) => Some(sequences),
+        }
+    }
+}
+
 /// The sequences of a call on dense tensors [B, S, …].
 pub(super) fn dense(
     attention: &Attention<'_>,
     batch: usize,
     seqlen_q: usize,
     seqlen_k: usize,
-) -> Result<Vec<Sequence>> {
-    let sequences = (0..batch)
-        .map(|b| Sequence {
-            storage: b,
-            rows_q: 0..seqlen_q,
-            rows_k: 0..seqlen_k,
-            used_q: seqlen_q,
-            used_k: seqlen_k,
-        })
-        .collect();
+) -> Result<Sequences> {
+    let uniform = Sequences::Uniform { batch, seqlen_q, seqlen_k };
+    if attention.seqused_q.is_none() && attention.seqused_k.is_none() {
+        return Ok(uniform);
+    }
+    let mut sequences = list_for(batch)?;
+    sequences.extend((0..batch).map(|b| uniform.get(b)));
     with_used_lengths(attention, sequences)
 }
 
@@ -65,7 +104,7 @@ pub(super) fn packed(
     cu_k: &TensorView<'_>,
     total_q: usize,
     total_k: usize,
-) -> Result<Vec<Sequence>> {
+) -> Result<Sequences> {
     let starts_q = read_cu_seqlens("cu_seqlens_q", cu_q, total_q)?;
     let starts_k = read_cu_seqlens("cu_seqlens_k", cu_k, total_k)?;
     if starts_q.len() != starts_k.len() {
@@ -75,40 +114,41 @@ pub(super) fn packed(
             cu_k.shape(),
         ));
     }
-    let sequences = starts_q
-        .windows(2)
-        .zip(starts_k.windows(2))
-        .map(|(q, k)| Sequence {
-            storage: 0,
-            rows_q: q[0]..q[1],
-            rows_k: k[0]..k[1],
-            used_q: q[1] - q[0],
-            used_k: k[1] - k[0],
-        })
-        .collect();
+    let mut sequences = list_for(starts_q.len() - 1)?;
+    sequences.extend(starts_q.windows(2).zip(starts_k.windows(2)).map(|(q, k)| {
+        let (q, k) = (q[0] as usize..q[1] as usize, k[0] as usize..k[1] as usize);
+        let (used_q, used_k) = (q.len(), k.len());
+        Sequence { storage: 0, rows_q: q, rows_k: k, used_q, used_k }
+    }));
     with_used_lengths(attention, sequences)
 }
 
-fn with_used_lengths(
-    attention: &Attention<'_>,
-    mut sequences: Vec<Sequence>,
-) -> Result<Vec<Sequence>> {
+/// An empty list with room for so many.
+fn list_for<T>(count: usize) -> Result<Vec<T>> {
+    let mut list = Vec::new();
+    let bytes = count.saturating_mul(size_of::<T>());
+    list.try_reserve_exact(count)
+        .map_err(|_| Error::OutOfMemory { what: "the list of sequences", bytes })?;
+    Ok(list)
+}
+
+fn with_used_lengths(attention: &Attention<'_>, mut sequences: Vec<Sequence>) -> Result<Sequences> {
     if let Some(lengths) = &attention.seqused_q {
         let used = read_seqused("seqused_q", lengths, sequences.iter().map(|s| s.rows_q.len()))?;
-        sequences.iter_mut().zip(used).for_each(|(s, n)| s.used_q = n);
+        sequences.iter_mut().zip(used).for_each(|(s, n)| s.used_q = n as usize);
     }
     if let Some(lengths) = &attention.seqused_k {
         let used = read_seqused("seqused_k", lengths, sequences.iter().map(|s| s.rows_k.len()))?;
-        sequences.iter_mut().zip(used).for_each(|(s, n)| s.used_k = n);
+        sequences.iter_mut().zip(used).for_each(|(s, n)| s.used_k = n as usize);
     }
-    Ok(sequences)
+    Ok(Sequences::Listed(sequences))
 }
 
 fn read_cu_seqlens(
     argument: &'static str,
     view: &TensorView<'_>,
     total: usize,
-) -> Result<Vec<usize>> {
+) -> Result<Vec<i64>> {
     if view.shape().len() != 1 || view.shape()[0] == 0 {
         return Err(Error::shape(argument, "[B + 1]", view.shape()));
     }
@@ -127,26 +167,24 @@ fn read_cu_seqlens(
     if last as u64 > total as u64 {
         return Err(Error::value(argument, format!("at most {total}, the packed rows"), last));
     }
-    Ok(values.into_iter().map(|x| x as usize).collect())
+    Ok(values)
 }
 
 fn read_seqused(
     argument: &'static str,
     view: &TensorView<'_>,
     lengths: impl ExactSizeIterator<Item = usize>,
-) -> Result<Vec<usize>> {
+) -> Result<Vec<i64>> {
     if view.shape() != [lengths.len()] {
         return Err(Error::shape(argument, format!("[{}]", lengths.len()), view.shape()));
     }
     let values = read_integers(argument, view)?;
-    values
-        .into_iter()
-        .zip(lengths)
-        .map(|(used, length)| match usize::try_from(used) {
-            Ok(n) if n <= length => Ok(n),
-            _ => Err(Error::value(argument, format!("from 0 to {length}, the sequence"), used)),
-        })
-        .collect()
+    for (&used, length) in values.iter().zip(lengths) {
+        if !usize::try_from(used).is_ok_and(|used| used <= length) {
+            return Err(Error::value(argument, format!("from 0 to {length}, the sequence"), used));
+        }
+    }
+    Ok(values)
 }
 
 fn read_integers(argument: &'static str, view: &TensorView<'_>) -> Result<Vec<i64>> {
@@ -154,7 +192,9 @@ fn read_integers(argument: &'static str, view: &TensorView<'_>) -> Result<Vec<i6
         return Err(Error::DType { argument, expected: "i32 or i64".into(), got: view.dtype() });
     }
     // i64 beyond 2^53 rounds here, but any such number is out of every range and stays so.
-    Ok(view.to_f64_vec().into_iter().map(|x| x as i64).collect())
+    let mut values = list_for(view.numel())?;
+    values.extend((0..view.numel()).map(|n| view.get_f64(&[n]) as i64));
+    Ok(values)
 }
 
 /// The rows of `[storages, rows]` that lie outside every sequence's used part.

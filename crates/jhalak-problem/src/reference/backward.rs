@@ -1,7 +1,7 @@
 //! Standard attention, backward.
 
 use super::Gradients;
-use super::forward::{drop_factor, lse_index, out_index, out_row, softmax_row};
+use super::forward::{drop_factor, filled, lse_index, out_index, out_row, softmax_row};
 use super::precision::Precision;
 use super::scores::scores;
 use crate::error::Result;
@@ -18,11 +18,11 @@ pub(super) fn backward(
     let (q_rows, k_rows) = problem.total_rows();
     let bias_shape = problem.bias_shape();
     let mut g = Gradients {
-        dq: vec![0.0; q_rows * problem.heads_q() * d],
-        dk: vec![0.0; k_rows * problem.heads_k() * d],
-        dv: vec![0.0; k_rows * problem.heads_k() * dv],
-        dbias: bias_shape.map(|shape| vec![0.0; shape.iter().product()]),
-        dsinks: problem.sink_count().map(|n| vec![0.0; n]),
+        dq: filled(0.0, &[q_rows, problem.heads_q(), d])?,
+        dk: filled(0.0, &[k_rows, problem.heads_k(), d])?,
+        dv: filled(0.0, &[k_rows, problem.heads_k(), dv])?,
+        dbias: bias_shape.map(|shape| filled(0.0, &shape)).transpose()?,
+        dsinks: problem.sink_count().map(|n| filled(0.0, &[n])).transpose()?,
     };
     for b in 0..problem.batch() {
         for h in 0..problem.heads_q() {
@@ -42,10 +42,15 @@ pub(super) fn backward(
                         precision.store(dot) * drop_factor(problem, b, h, i, j)
                     })
                     .collect();
-                let out = out_row(problem, &row, b, h, i, precision);
-                let delta = precision.dot(dout.iter().copied().zip(out));
+                // Where no key is seen, out is the constant 0: dout does not matter, NaN included.
+                let delta = if row.weights.is_empty() {
+                    0.0
+                } else {
+                    let out = out_row(problem, &row, b, h, i, precision);
+                    precision.dot(dout.iter().copied().zip(out))
+                };
                 for (&(j, p), &dp) in row.weights.iter().zip(&dp) {
-                    let ds = precision.store(p * (dp - delta + dlse));
+                    let ds = precision.store(p * precision.sum(precision.sum(dp - delta) + dlse));
                     if let (Some(dbias), Some(shape)) = (&mut g.dbias, bias_shape) {
                         let at = broadcast_index(shape, [b, h, i, j]);
                         dbias[at] = precision.sum(dbias[at] + ds);

@@ -3,13 +3,14 @@
 use super::Attended;
 use super::precision::Precision;
 use super::scores::{Scores, scores};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::problem::Problem;
 
 pub(super) fn forward(problem: &Problem<'_>, precision: Precision) -> Result<Attended> {
-    let out_len = problem.out_shape().iter().product();
-    let lse_len = problem.lse_shape().iter().product();
-    let mut attended = Attended { out: vec![0.0; out_len], lse: vec![f64::NEG_INFINITY; lse_len] };
+    let mut attended = Attended {
+        out: filled(0.0, &problem.out_shape())?,
+        lse: filled(f64::NEG_INFINITY, &problem.lse_shape())?,
+    };
     for b in 0..problem.batch() {
         for h in 0..problem.heads_q() {
             let scores = scores(problem, b, h, precision)?;
@@ -42,10 +43,10 @@ pub(super) fn softmax_row(
     let visible = scores.row(i).iter().enumerate().filter(|&(_, &s)| s != f64::NEG_INFINITY);
     let sink = problem.sink(h).unwrap_or(f64::NEG_INFINITY);
     let max = visible.clone().fold(sink, |max, (_, &s)| if s > max { s } else { max });
-    if max == f64::NEG_INFINITY && visible.clone().next().is_none() {
-        return Row { lse: f64::NEG_INFINITY, weights: Vec::new() };
+    if visible.clone().next().is_none() {
+        return Row { lse: sink, weights: Vec::new() };
     }
-    let exp = |s: f64| precision.sum((s - max).exp());
+    let exp = |s: f64| precision.sum(precision.sum(s - max).exp());
     let from_sink = if sink == f64::NEG_INFINITY { 0.0 } else { exp(sink) };
     let sum = visible.clone().fold(from_sink, |sum, (_, &s)| precision.sum(sum + exp(s)));
     let weights = visible.map(|(j, &s)| (j, precision.store(exp(s) / sum))).collect();
@@ -81,6 +82,18 @@ pub(super) fn drop_factor(problem: &Problem<'_>, b: usize, h: usize, i: usize, j
     let sequence_head = (b * problem.heads_q() + h) as u32;
     let (query, key) = (problem.query_position(b, i), problem.key_position(j));
     if dropout.keeps(sequence_head, query, key) { dropout.keep_factor() } else { 0.0 }
+}
+
+/// A row-major tensor of this shape, every element `value`.
+pub(super) fn filled(value: f64, shape: &[usize]) -> Result<Vec<f64>> {
+    let out_of_memory =
+        |bytes| Error::OutOfMemory { what: "the results of standard attention", bytes };
+    let len = shape.iter().try_fold(1usize, |n, &size| n.checked_mul(size));
+    let len = len.ok_or(out_of_memory(usize::MAX))?;
+    let mut tensor = Vec::new();
+    tensor.try_reserve_exact(len).map_err(|_| out_of_memory(len.saturating_mul(8)))?;
+    tensor.resize(len, value);
+    Ok(tensor)
 }
 
 /// Where out of a query begins in row-major order.

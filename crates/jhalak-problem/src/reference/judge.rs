@@ -13,7 +13,8 @@ pub fn ulp(dtype: DType, x: f64) -> f64 {
         DType::F64 => -1022,
         _ => -126,
     };
-    let exponent = if x == 0.0 { smallest } else { (x.abs().log2().floor() as i32).max(smallest) };
+    // The exponent field; zero and subnormal numbers of f64 lie below every `smallest`.
+    let exponent = ((x.to_bits() >> 52 & 0x7ff) as i32 - 1023).max(smallest);
     2f64.powi(exponent + 1 - dtype.significand_bits() as i32)
 }
 
@@ -122,10 +123,13 @@ pub fn lse_close(input: DType, truth: &[f64], values: &[f64]) -> Result<(), Stri
     })
 }
 
-/// ‖values − truth‖ / ‖truth‖ (Frobenius).
+/// ‖values − truth‖ / ‖truth‖ (Frobenius); 0 where they are equal, all zeros included.
 pub fn relative_error(truth: &[f64], values: &[f64]) -> f64 {
     let square = |x: f64| x * x;
     let error: f64 = truth.iter().zip(values).map(|(t, v)| square(t - v)).sum();
+    if error == 0.0 {
+        return 0.0;
+    }
     (error / truth.iter().map(|&t| square(t)).sum::<f64>()).sqrt()
 }
 
@@ -170,6 +174,13 @@ mod tests {
         assert!(judge(&[1.0, f64::NAN, -1e30, 0.25]).is_err());
         assert!(lse_close(DType::BF16, &[2.0], &[2.0009]).is_ok());
         assert!(lse_close(DType::F32, &[2.0], &[2.0009]).is_err());
+        for wrong in [0.0, f64::INFINITY, f64::NAN] {
+            assert!(lse_close(DType::F32, &[f64::NEG_INFINITY], &[wrong]).is_err());
+        }
+        let message = judge(&[1.0, f64::NAN, f64::NEG_INFINITY, 9.25]).unwrap_err();
+        assert!(message.starts_with("x[3] is 9.25e0, truth 2.5e-1, bound "), "{message}");
+        assert_eq!(relative_error(&[3.0, 4.0], &[3.0, 4.5]), 0.1);
+        assert_eq!(relative_error(&[0.0], &[0.0]), 0.0);
     }
 
     #[test]
@@ -178,5 +189,7 @@ mod tests {
         assert_eq!(ulp(DType::F64, 1.5), f64::EPSILON);
         assert_eq!(ulp(DType::BF16, 4.0), 2f64.powi(-5));
         assert_eq!(ulp(DType::F16, 1e-9), 2f64.powi(-24));
+        assert_eq!(ulp(DType::F64, 8f64.next_down()), 4.0 * f64::EPSILON);
+        assert_eq!(ulp(DType::F64, 0.0), 2f64.powi(-1074));
     }
 }

@@ -9,6 +9,9 @@ use super::Attended;
 /// If a part has another length.
 pub fn merge(parts: &[(&[f64], &[f64])], width: usize) -> Attended {
     let rows = parts.first().map_or(0, |part| part.1.len());
+    for (out, lse) in parts {
+        assert!(lse.len() == rows && out.len() == rows * width, "a part has another length");
+    }
     let mut merged = Attended { out: vec![0.0; rows * width], lse: vec![f64::NEG_INFINITY; rows] };
     for i in 0..rows {
         let seen = parts.iter().filter(|(_, lse)| !lse[i].is_infinite());

@@ -56,10 +56,11 @@ pub(super) fn scores(
                 x = precision.sum(c * tanh);
             }
             let bias = bias.map_or(0.0, |m| m.get(i, j));
-            x += bias;
+            x = precision.sum(x + bias);
             if let Some(slope) = slope {
                 let distance = problem.query_position(b, i) - problem.key_position(j);
-                x -= slope * distance.unsigned_abs() as f64;
+                let penalty = precision.sum(slope * distance.unsigned_abs() as f64);
+                x = precision.sum(x - penalty);
             }
             s.push(if bias == f64::NEG_INFINITY { bias } else { precision.store(x) });
         }
