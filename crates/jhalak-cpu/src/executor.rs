@@ -33,12 +33,16 @@ impl Executor {
     }
 
     /// Starts a call of about `flops` operations: enters the pool once and hands `body` a
-    /// [`Team`].
+    /// [`Team`]. What is computed between tasks has the default floating-point state too.
     pub(crate) fn enter<R: Send>(
         &self,
         flops: f64,
         body: impl FnOnce(Team) -> Result<R> + Send,
     ) -> Result<R> {
+        let body = |team| {
+            let _state = FloatState::default_for_this_task();
+            body(team)
+        };
         let alone =
             |body: Box<dyn FnOnce(Team) -> Result<R> + Send + '_>| body(Team { threads: 1 });
         if flops < SERIAL_FLOPS {

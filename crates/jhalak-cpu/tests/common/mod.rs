@@ -2,5 +2,6 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod case;
+pub mod every;
 pub mod run;
 pub mod strided;

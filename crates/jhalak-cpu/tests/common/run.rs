@@ -132,7 +132,7 @@ fn delta_of(problem: &Problem<'_>, attended: &Attended, dout: &Strided) -> Strid
 }
 
 /// The shape and dtype of each tensor that has a gradient.
-fn gradient_shapes(tensors: &Tensors) -> [Option<(Vec<usize>, DType)>; 5] {
+pub fn gradient_shapes(tensors: &Tensors) -> [Option<(Vec<usize>, DType)>; 5] {
     let of = |x: &Strided| (x.view().shape().to_vec(), x.view().dtype());
     let Tensors { q, k, v, bias, sinks, .. } = tensors;
     [Some(of(q)), Some(of(k)), Some(of(v)), bias.as_ref().map(of), sinks.as_ref().map(of)]

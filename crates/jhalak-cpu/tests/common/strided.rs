@@ -118,6 +118,18 @@ impl Strided {
         }
     }
 
+    /// The same tensor, each element made anew from its index and value.
+    pub fn replaced(mut self, mut value: impl FnMut(&[usize], f64) -> f64) -> Self {
+        let old = self.values();
+        let mut n = 0;
+        for_each_index(&self.shape.clone(), |index| {
+            let at = self.position(index);
+            self.set(at, value(index, old[n]));
+            n += 1;
+        });
+        self
+    }
+
     pub fn view(&self) -> TensorView<'_> {
         with_data!(&self.data, v => TensorView::strided(v, self.offset, &self.shape, &self.strides))
             .expect("a test's own layout")
