@@ -108,20 +108,18 @@ impl<'p, E: Softcap> Rules<'p, E> {
     /// lse of a row, and what its output is to be multiplied by, from the maximum and sum of its
     /// scores and its head's sink.
     pub(crate) fn finish_row(&self, max: E, sum: E, h: usize) -> (E, E) {
-        let max = max.to_f64() * self.pending_scale();
-        let sum = sum.to_f64();
-        let empty = sum == 0.0;
-        let lse = if empty { f64::NEG_INFINITY } else { max + sum.ln() };
-        let factor = if empty { 0.0 } else { 1.0 / sum };
-        let (lse, factor) = match self.problem.sink(h) {
-            Some(sink) if sink != f64::NEG_INFINITY => {
-                let high = lse.max(sink);
-                let total = high + ((lse - high).exp() + (sink - high).exp()).ln();
-                (total, if empty { 0.0 } else { factor * (lse - total).exp() })
-            }
-            _ => (lse, factor),
-        };
-        (E::from_f64(lse), E::from_f64(factor))
+        let sink = self.problem.sink(h).unwrap_or(f64::NEG_INFINITY);
+        if sum == E::ZERO {
+            return (E::from_f64(sink), E::ZERO);
+        }
+        let (max, sum) = (max.to_f64() * self.pending_scale(), sum.to_f64());
+        let (lse, factor) = (max + sum.ln(), 1.0 / sum);
+        if sink == f64::NEG_INFINITY {
+            return (E::from_f64(lse), E::from_f64(factor));
+        }
+        let high = lse.max(sink);
+        let total = high + ((lse - high).exp() + (sink - high).exp()).ln();
+        (E::from_f64(total), E::from_f64(factor * (lse - total).exp()))
     }
 }
 

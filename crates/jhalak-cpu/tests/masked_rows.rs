@@ -4,20 +4,10 @@
 mod common;
 
 use common::case::{Case, Tensors};
+use common::every::everywhere;
 use common::run::{Ask, attend, check, gradients, judge};
 use common::strided::{Layout, Strided, noise};
-use jhalak_cpu::IsaKind;
 use jhalak_problem::{Attention, DType, TensorView};
-
-const HALF_AND_SINGLE: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
-
-fn everywhere(body: impl Fn(IsaKind, DType)) {
-    for isa in IsaKind::available() {
-        for dtype in HALF_AND_SINGLE {
-            body(isa, dtype);
-        }
-    }
-}
 
 fn ones(dtype: DType, shape: &[usize]) -> Strided {
     Strided::new(dtype, shape, &Layout::default(), |_| 1.0)
@@ -287,5 +277,22 @@ fn the_gradient_of_an_empty_row_reaches_nothing() {
             }
             assert!(grads[0][..2 * 16].iter().all(|&x| x == 0.0));
         }
+    });
+}
+
+/// A row that sees nothing but its sink has the sink's value as lse, whatever that is.
+#[test]
+fn an_empty_row_has_its_sink_as_lse() {
+    everywhere(|isa, dtype| {
+        let tensors = Tensors::dense(dtype, [&[1, 6, 3, 8]; 3], |n, i| noise(n as u64, i));
+        let values = [f32::INFINITY, f32::NEG_INFINITY, -3.5];
+        let sinks = TensorView::from_slice(&values, &[3]).unwrap();
+        let hidden = [false];
+        let mask = TensorView::from_slice(&hidden, &[1, 1, 1, 1]).unwrap();
+        let attention = Attention::new().sinks(sinks).mask(mask);
+        let (out, lse) = attend(isa, &attention, &tensors);
+        assert!(out.iter().all(|x| x.to_bits() == 0));
+        let expected = values.iter().flat_map(|&x| [f64::from(x); 6]);
+        assert!(lse.iter().copied().eq(expected), "{isa} {dtype} {lse:?}");
     });
 }

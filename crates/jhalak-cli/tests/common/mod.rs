@@ -7,14 +7,16 @@ use std::process::{Command, Output};
 use safetensors::Dtype;
 use safetensors::tensor::{TensorView, serialize};
 
+/// The command `jhalak`, free of what the environment says.
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_jhalak"));
+    command.args(arguments).env_remove("JHALAK_ISA");
+    command
+}
+
 /// Runs `jhalak` in `directory`.
 pub(crate) fn jhalak(directory: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_jhalak"))
-        .args(arguments)
-        .current_dir(directory)
-        .env_remove("JHALAK_ISA")
-        .output()
-        .unwrap()
+    command(arguments).current_dir(directory).output().unwrap()
 }
 
 /// Runs `jhalak` and checks that it refuses: exit code 2, one sentence, nothing on stdout, no new

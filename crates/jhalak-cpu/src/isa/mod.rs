@@ -119,9 +119,9 @@ pub(crate) trait Isa: Copy + Send + Sync + Debug + 'static {
     fn max(self, a: Self::Vec, b: Self::Vec) -> Self::Vec;
     /// `x` where `gate` is not 0 (NaN included), else 0.
     fn zero_unless(self, gate: Self::Vec, x: Self::Vec) -> Self::Vec;
-    /// 2^(factor·x): to 2 ulp of the exact product's power where it is from −126 to 127 (2.5
-    /// without fused multiply-add); 0 from −127 down, +∞ from 128 up, NaN for NaN. Exactly 1 for
-    /// 0.
+    /// 2^(factor·x): to 2.5 ulp of the exact product's power where the product is from −126 to 127;
+    /// 0 from −127 down, +∞ from 128 up, NaN for NaN. Exactly 1 for 0. In the two gaps a result may
+    /// be either neighbour: subnormal or 0, finite or +∞.
     fn exp2_scaled(self, x: Self::Vec, factor: &ExpFactor<Self::Vec>) -> Self::Vec;
     /// The largest element; elements that are NaN are passed over.
     fn reduce_max(self, x: Self::Vec) -> Self::Elem;
