@@ -1,6 +1,7 @@
 //! [`Backward`]: a checked problem, what its forward saved, and where its gradients go.
 
-use super::{Problem, check_dtype, f32_or, rows_of, rows_of_mut};
+use super::checks::{check_dtype, device_error, f32_or};
+use super::{Problem, rows_of, rows_of_mut};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::matrix::{Matrix, MatrixMut};
@@ -136,7 +137,7 @@ impl<'a> Backward<'a> {
         ];
         for (argument, view) in &others {
             if let Some(view) = view.filter(|view| view.device() != problem.q.device()) {
-                return Err(super::device_error(argument, problem.q.device(), view.device()));
+                return Err(device_error(argument, problem.q.device(), view.device()));
             }
         }
         for (argument, gradient, tensor) in all {
