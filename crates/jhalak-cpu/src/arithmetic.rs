@@ -12,7 +12,7 @@ use jhalak_problem::Matrix;
 
 use crate::isa::{Float, Isa};
 use crate::memory::Zeroable;
-use crate::rows;
+use crate::pack::{lay_panels, load_rows, transpose_panel};
 use crate::softcap::Softcap;
 use crate::tile::gemm::{Gemm, Init, Left, Product, Right};
 use crate::tile::softmax::{SoftmaxRows, SoftmaxStep};
@@ -49,20 +49,13 @@ pub(crate) trait Arithmetic: Copy + Send + Sync {
     /// Packs one query row.
     ///
     /// # Safety
-    /// Host memory; `row` inside `q`; `scratch` holds a row, `dst` one
-    /// [`query_stride`](Self::query_stride).
-    unsafe fn pack_query(
-        self,
-        q: &Matrix<'_>,
-        row: usize,
-        scratch: &mut [Elem<Self>],
-        dst: &mut [Self::Operand],
-    );
+    /// Host memory; `row` inside `q`; `dst` holds one [`query_stride`](Self::query_stride).
+    unsafe fn pack_query(self, q: &Matrix<'_>, row: usize, dst: &mut [Self::Operand]);
 
     /// Packs keys `first..first + count` (at most NR) as one panel; missing keys are 0.
     ///
     /// # Safety
-    /// Host memory; the keys lie inside `k`; `scratch` holds a row.
+    /// Host memory; the keys lie inside `k`; `scratch` holds NR padded rows.
     unsafe fn pack_keys(
         self,
         k: &Matrix<'_>,
@@ -79,7 +72,7 @@ pub(crate) trait Arithmetic: Copy + Send + Sync {
     /// and not flushed to 0.
     ///
     /// # Safety
-    /// Host memory; the rows lie inside `v`; `scratch` holds a row.
+    /// Host memory; the rows lie inside `v`; `scratch` holds NR padded rows.
     unsafe fn pack_values(
         self,
         v: &Matrix<'_>,
@@ -172,7 +165,7 @@ impl<I: Isa<Elem: Softcap>> Arithmetic for Wide<I> {
     }
 
     fn query_stride(head_dim: usize) -> usize {
-        head_dim
+        I::pad(head_dim)
     }
 
     fn key_panel(head_dim: usize) -> usize {
@@ -183,15 +176,9 @@ impl<I: Isa<Elem: Softcap>> Arithmetic for Wide<I> {
         0
     }
 
-    unsafe fn pack_query(
-        self,
-        q: &Matrix<'_>,
-        row: usize,
-        _scratch: &mut [I::Elem],
-        dst: &mut [I::Elem],
-    ) {
+    unsafe fn pack_query(self, q: &Matrix<'_>, row: usize, dst: &mut [I::Elem]) {
         // SAFETY: the caller's promise.
-        unsafe { rows::load(q, row, 0, dst) }
+        unsafe { load_rows(self.0, q, row, 1, dst.len(), dst) };
     }
 
     unsafe fn pack_keys(
@@ -202,8 +189,10 @@ impl<I: Isa<Elem: Softcap>> Arithmetic for Wide<I> {
         scratch: &mut [I::Elem],
         dst: &mut [I::Elem],
     ) {
+        let stride = I::pad(k.cols());
         // SAFETY: the caller's promise.
-        unsafe { pack_panel(k, first, count, I::NR, scratch, dst) }
+        unsafe { load_rows(self.0, k, first, count, stride, scratch) };
+        transpose_panel(self.0, scratch, count, stride, k.cols(), dst);
     }
 
     unsafe fn pack_values(
@@ -214,18 +203,17 @@ impl<I: Isa<Elem: Softcap>> Arithmetic for Wide<I> {
         scratch: &mut [I::Elem],
         dst: &mut [I::Elem],
     ) -> bool {
-        let block_keys = count.next_multiple_of(2);
-        let row = &mut scratch[..v.cols()];
+        let (stride, block_keys) = (I::pad(v.cols()), count.next_multiple_of(2));
         let mut finite = true;
-        for n in 0..block_keys {
-            if n < count {
-                // SAFETY: the caller's promise.
-                unsafe { rows::load(v, first + n, 0, row) };
-                finite &= rows::all_finite(row);
-            } else {
-                row.fill(I::Elem::ZERO);
-            }
-            write_panel_row(row, n, block_keys, I::NR, dst);
+        for n in (0..count).step_by(I::NR) {
+            let some = I::NR.min(count - n);
+            // SAFETY: the caller's promise.
+            finite &= unsafe { load_rows(self.0, v, first + n, some, stride, scratch) };
+            lay_panels(self.0, scratch, some, stride, (n, block_keys), dst);
+        }
+        if block_keys > count {
+            scratch[..stride].fill(I::Elem::ZERO);
+            lay_panels(self.0, scratch, 1, stride, (count, block_keys), dst);
         }
         finite
     }
@@ -243,7 +231,7 @@ impl<I: Isa<Elem: Softcap>> Arithmetic for Wide<I> {
             rows: shape.rows,
             cols: shape.cols,
             depth: head_dim,
-            a: Left { ptr: queries, row: head_dim, col: 1 },
+            a: Left { ptr: queries, row: Self::query_stride(head_dim), col: 1 },
             b: Right { ptr: keys, panel: Self::key_panel(head_dim), row: I::NR },
             c: Product { ptr: s, row: shape.stride },
             init: Init::Zero,
@@ -294,48 +282,5 @@ impl<I: Isa<Elem: Softcap>> Arithmetic for Wide<I> {
         };
         // SAFETY: the caller's promise.
         unsafe { product.run() }
-    }
-}
-
-/// Rows `first..first + count` of a matrix as one panel [cols][width], lane = row; missing rows
-/// are 0.
-///
-/// # Safety
-/// Host memory; the rows lie inside `matrix`; `scratch` holds a row, `dst` the panel.
-pub(crate) unsafe fn pack_panel<E: Float>(
-    matrix: &Matrix<'_>,
-    first: usize,
-    count: usize,
-    width: usize,
-    scratch: &mut [E],
-    dst: &mut [E],
-) {
-    let row = &mut scratch[..matrix.cols()];
-    for lane in 0..width {
-        if lane < count {
-            // SAFETY: the caller's promise.
-            unsafe { rows::load(matrix, first + lane, 0, row) };
-        } else if lane == count {
-            row.fill(E::ZERO);
-        }
-        for (x, panel) in row.iter().zip(dst.chunks_exact_mut(width)) {
-            panel[lane] = *x;
-        }
-    }
-}
-
-/// Writes row `n` of a matrix of `rows` rows into panels of `width` columns, [rows][width] each;
-/// missing columns of the last panel are 0.
-pub(crate) fn write_panel_row<E: Float>(
-    row: &[E],
-    n: usize,
-    rows: usize,
-    width: usize,
-    panels: &mut [E],
-) {
-    for (columns, panel) in row.chunks(width).zip(panels.chunks_exact_mut(rows * width)) {
-        let (values, padding) = panel[n * width..(n + 1) * width].split_at_mut(columns.len());
-        values.copy_from_slice(columns);
-        padding.fill(E::ZERO);
     }
 }

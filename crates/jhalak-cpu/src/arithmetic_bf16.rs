@@ -52,7 +52,7 @@ impl Arithmetic for Bf16Pairs {
         elements
     }
 
-    unsafe fn pack_query(self, q: &Matrix<'_>, row: usize, _scratch: &mut [f32], dst: &mut [bf16]) {
+    unsafe fn pack_query(self, q: &Matrix<'_>, row: usize, dst: &mut [bf16]) {
         let (values, padding) = dst.split_at_mut(q.cols());
         for (c, x) in values.iter_mut().enumerate() {
             // SAFETY: the caller's promise.

@@ -75,6 +75,13 @@ impl Team {
         self.threads
     }
 
+    /// How many rows, in tasks of `block`, keep all threads busy: enough tasks that the last ones
+    /// to end leave little undone.
+    pub(crate) fn rows_for_all(self, block: usize) -> usize {
+        const TASKS_PER_THREAD: usize = 16;
+        if self.threads == 1 { 1 } else { self.threads * TASKS_PER_THREAD * block }
+    }
+
     /// Runs `task` for 0..count, in any order, each under the default floating-point state.
     pub(crate) fn run(self, count: usize, task: impl Fn(usize) + Sync) {
         let task = |n| {

@@ -29,7 +29,7 @@ use crate::memory::{Buffer, Pool};
 use crate::rows::{self, Store};
 use crate::scores::{Rules, Tile};
 use crate::tile::softmax::SoftmaxRows;
-use crate::units::{Unit, units, waves};
+use crate::units::{Unit, WaveLimit, units, waves};
 
 /// Keys per tile: the score tile and the packed keys and values it meets stay in L2.
 const KEY_BLOCK: usize = 256;
@@ -55,11 +55,15 @@ pub(crate) fn forward<A: Arithmetic>(a: A, call: &Forward<'_>, executor: &Execut
     executor.enter(flops(problem, &units), |team| {
         let pass = Pass::new(a, call, &units, team)?;
         clear_unused(call);
-        for wave in waves(&units, |unit| pass.bytes(unit), WAVE_BYTES) {
+        for wave in waves(&units, |unit| pass.bytes(unit), wave_limit(team)) {
             pass.run(&units[wave], team);
         }
         Ok(())
     })
+}
+
+fn wave_limit(team: Team) -> WaveLimit {
+    WaveLimit { bytes: WAVE_BYTES, rows: team.rows_for_all(ROW_BLOCK) }
 }
 
 /// Multiplications and additions of the products, were everything visible.
@@ -102,7 +106,7 @@ struct Scratch<A: Arithmetic> {
     max: Buffer<Elem<A>>,
     sum: Buffer<Elem<A>>,
     alpha: Buffer<Elem<A>>,
-    /// A row of k or v, and a row of bias or mask.
+    /// NR rows of k or v, or a row of bias or mask.
     row: Buffer<Elem<A>>,
     kept: Buffer<bool>,
 }
@@ -122,7 +126,7 @@ impl<'c, A: Arithmetic> Pass<'c, A> {
         let size =
             |unit: &Unit| key_operands::<A>(problem, unit) + value_operands::<A>(problem, unit);
         let (mut most, mut most_flags) = (0, 0);
-        for wave in waves(units, |unit| size(unit) * operand, WAVE_BYTES) {
+        for wave in waves(units, |unit| size(unit) * operand, wave_limit(team)) {
             most = most.max(units[wave.clone()].iter().map(size).sum());
             most_flags =
                 most_flags.max(units[wave].iter().map(|unit| unit.keys.div_ceil(KEY_BLOCK)).sum());
@@ -236,12 +240,14 @@ impl<'c, A: Arithmetic> Pass<'c, A> {
 
     fn load_queries(&self, unit: &Unit, rows: Range<usize>, scratch: &mut Scratch<A>) {
         let problem = self.call.problem();
-        let stride = A::query_stride(problem.head_dim());
-        for (n, row) in rows.enumerate() {
-            let q = problem.q(unit.b, unit.head_q(row));
-            let dst = &mut scratch.queries[n * stride..(n + 1) * stride];
-            // SAFETY: the row lies inside q.
-            unsafe { self.a.pack_query(&q, unit.query(row), &mut scratch.row, dst) };
+        let (stride, first) = (A::query_stride(problem.head_dim()), rows.start);
+        for (h, rows) in unit.rows_by_head(rows) {
+            let q = problem.q(unit.b, h);
+            for row in rows {
+                let dst = &mut scratch.queries[(row - first) * stride..][..stride];
+                // SAFETY: the row lies inside q.
+                unsafe { self.a.pack_query(&q, unit.query(row), dst) };
+            }
         }
     }
 
@@ -315,14 +321,18 @@ impl<'c, A: Arithmetic> Pass<'c, A> {
         let problem = self.call.problem();
         let head_dim_v = problem.head_dim_v();
         let stride = A::Isa::pad(head_dim_v);
-        for (n, row) in rows.enumerate() {
-            let (h, i) = (unit.head_q(row), unit.query(row));
-            let (lse, factor) = self.rules.finish_row(scratch.max[n], scratch.sum[n], h);
-            let o = &scratch.out[n * stride..n * stride + head_dim_v];
-            // SAFETY: this task alone writes these rows.
-            unsafe {
-                rows::store(&self.call.out(unit.b, h), i, o, factor, Store::Write);
-                rows::store(&self.call.lse(unit.b, h), i, &[lse], Elem::<A>::ONE, Store::Write);
+        let first = rows.start;
+        for (h, rows) in unit.rows_by_head(rows) {
+            let (out, lse_out) = (self.call.out(unit.b, h), self.call.lse(unit.b, h));
+            for row in rows {
+                let (n, i) = (row - first, unit.query(row));
+                let (lse, factor) = self.rules.finish_row(scratch.max[n], scratch.sum[n], h);
+                let o = &scratch.out[n * stride..n * stride + head_dim_v];
+                // SAFETY: this task alone writes these rows.
+                unsafe {
+                    rows::store_with(self.a.isa(), &out, i, o, factor, Store::Write);
+                    rows::store(&lse_out, i, &[lse], Elem::<A>::ONE, Store::Write);
+                }
             }
         }
     }
@@ -341,7 +351,7 @@ struct Step<'u> {
 impl<A: Arithmetic> Scratch<A> {
     fn new(problem: &Problem<'_>) -> Result<Self> {
         let (head_dim, head_dim_v) = (problem.head_dim(), problem.head_dim_v());
-        let widest = head_dim.max(head_dim_v).max(KEY_BLOCK);
+        let widest = (A::Isa::NR * A::Isa::pad(head_dim.max(head_dim_v))).max(KEY_BLOCK);
         Ok(Scratch {
             queries: Buffer::zeroed(ROW_BLOCK * A::query_stride(head_dim))?,
             scores: Buffer::zeroed(ROW_BLOCK * TILE_STRIDE)?,

@@ -15,6 +15,7 @@ mod forward;
 mod isa;
 mod memory;
 mod merge;
+mod pack;
 pub mod peak;
 mod rows;
 mod scores;

@@ -6,13 +6,28 @@
 use half::{bf16, f16};
 use jhalak_problem::{DType, Matrix, MatrixMut};
 
-use crate::isa::Float;
+use crate::isa::{Float, Isa, Op};
 
 /// Reads `dst.len()` elements of row `row`, from column `first` on.
 ///
 /// # Safety
 /// The matrix is in host memory, and the elements lie inside it.
 pub(crate) unsafe fn load<E: Float>(matrix: &Matrix<'_>, row: usize, first: usize, dst: &mut [E]) {
+    // SAFETY: the caller's promise.
+    unsafe { load_here(matrix, row, first, dst) }
+}
+
+/// [`load`], compiled for the instructions of the [`Op`](crate::isa::Op) that it stands in.
+///
+/// # Safety
+/// As [`load`].
+#[inline(always)]
+pub(crate) unsafe fn load_here<E: Float>(
+    matrix: &Matrix<'_>,
+    row: usize,
+    first: usize,
+    dst: &mut [E],
+) {
     if dst.is_empty() {
         return;
     }
@@ -93,6 +108,53 @@ pub(crate) unsafe fn store<E: Float>(
     factor: E,
     how: Store,
 ) {
+    // SAFETY: the caller's promise.
+    unsafe { store_here(matrix, row, src, factor, how) }
+}
+
+/// [`store`] with these instructions.
+///
+/// # Safety
+/// As [`store`].
+pub(crate) unsafe fn store_with<I: Isa>(
+    isa: I,
+    matrix: &MatrixMut<'_>,
+    row: usize,
+    src: &[I::Elem],
+    factor: I::Elem,
+    how: Store,
+) {
+    isa.run(StoreRow { matrix, row, src, factor, how });
+}
+
+struct StoreRow<'m, E> {
+    matrix: &'m MatrixMut<'m>,
+    row: usize,
+    src: &'m [E],
+    factor: E,
+    how: Store,
+}
+
+impl<E: Float> Op for StoreRow<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval(self) {
+        // SAFETY: the promise to `store_with`.
+        unsafe { store_here(self.matrix, self.row, self.src, self.factor, self.how) }
+    }
+}
+
+/// # Safety
+/// As [`store`].
+#[inline(always)]
+unsafe fn store_here<E: Float>(
+    matrix: &MatrixMut<'_>,
+    row: usize,
+    src: &[E],
+    factor: E,
+    how: Store,
+) {
     if src.is_empty() {
         return;
     }
@@ -136,10 +198,20 @@ unsafe fn write<T: Copy, E: Copy>(
     src: &[E],
     convert: impl Fn(E, T) -> T,
 ) {
-    for (n, &x) in src.iter().enumerate() {
-        let place = dst.wrapping_offset(n as isize * stride);
-        // SAFETY: the caller's promise.
-        unsafe { place.write_unaligned(convert(x, place.read_unaligned())) };
+    if stride == 1 {
+        for (n, &x) in src.iter().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let place = dst.add(n);
+                place.write_unaligned(convert(x, place.read_unaligned()));
+            }
+        }
+    } else {
+        for (n, &x) in src.iter().enumerate() {
+            let place = dst.wrapping_offset(n as isize * stride);
+            // SAFETY: the caller's promise.
+            unsafe { place.write_unaligned(convert(x, place.read_unaligned())) };
+        }
     }
 }
 
@@ -153,11 +225,6 @@ pub(crate) unsafe fn fill(matrix: &MatrixMut<'_>, value: f32) {
         // SAFETY: inside the matrix; the caller keeps others away.
         unsafe { store(matrix, n, &row, 1.0, Store::Write) };
     }
-}
-
-/// Whether no element is NaN or infinite.
-pub(crate) fn all_finite<E: Float>(row: &[E]) -> bool {
-    row.iter().fold(true, |finite, x| finite & x.is_finite())
 }
 
 #[cfg(test)]

@@ -59,6 +59,16 @@ impl Unit {
         self.head_k * self.group + row % self.group
     }
 
+    /// The rows of a range, head by head.
+    pub(crate) fn rows_by_head(
+        &self,
+        rows: Range<usize>,
+    ) -> impl Iterator<Item = (usize, impl Iterator<Item = usize>)> {
+        let group = self.group;
+        (rows.start..rows.end.min(rows.start + group))
+            .map(move |first| (self.head_q(first), (first..rows.end).step_by(group)))
+    }
+
     /// The queries of a range of rows that is not empty.
     pub(crate) fn queries_of(&self, rows: Range<usize>) -> Range<usize> {
         self.query(rows.start)..self.query(rows.end - 1) + 1
@@ -71,24 +81,35 @@ impl Unit {
     }
 }
 
-/// Cuts `units` into runs that need at most `limit` bytes together, or are a single unit.
+/// How much work a wave of units may hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WaveLimit {
+    /// Bytes of work space, unless a single unit needs more.
+    pub(crate) bytes: usize,
+    /// With this many rows there is work for all threads, and the wave ends: the smaller it is, the
+    /// more of its packed operands stay in the caches.
+    pub(crate) rows: usize,
+}
+
+/// Cuts `units` into runs within the limit.
 pub(crate) fn waves(
     units: &[Unit],
     bytes: impl Fn(&Unit) -> usize,
-    limit: usize,
+    limit: WaveLimit,
 ) -> Vec<Range<usize>> {
     let mut waves: Vec<Range<usize>> = Vec::new();
-    let mut filled = 0;
+    let (mut filled, mut rows) = (0, 0);
     for (n, unit) in units.iter().enumerate() {
         let more = bytes(unit);
         match waves.last_mut() {
-            Some(wave) if filled + more <= limit => {
+            Some(wave) if filled + more <= limit.bytes && rows < limit.rows => {
                 wave.end = n + 1;
                 filled += more;
+                rows += unit.rows();
             }
             _ => {
                 waves.push(n..n + 1);
-                filled = more;
+                (filled, rows) = (more, unit.rows());
             }
         }
     }

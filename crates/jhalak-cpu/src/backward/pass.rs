@@ -2,22 +2,21 @@
 
 use std::ops::Range;
 
-use jhalak_problem::{
-    Backward, Gradient, Matrix, MatrixMut, Problem, Result, TileClass, Visibility,
-};
+use jhalak_problem::{Backward, Gradient, MatrixMut, Problem, Result, TileClass, Visibility};
 
 use super::bias::BiasGradient;
 use super::plan::{KEY_BLOCK, Parts, Place, ROW_BLOCK, TILE_STRIDE, WAVE_BYTES, Wants};
 use super::prepare;
-use super::tile::{Operands, Scratch, TilePass, load_both};
-use crate::arithmetic::{TileShape, pack_panel, write_panel_row};
+use super::tile::{Operands, Scratch, TilePass};
+use crate::arithmetic::TileShape;
 use crate::executor::{Executor, Team};
 use crate::isa::{Float, Isa};
 use crate::memory::{Buffer, Pool};
+use crate::pack::{lay_panels, load_rows, transpose_panel};
 use crate::rows::{self, Store};
 use crate::scores::{Rules, Tile};
 use crate::softcap::Softcap;
-use crate::units::{Unit, units, waves};
+use crate::units::{Unit, WaveLimit, units, waves};
 
 /// Computes the gradients that the call asks for.
 ///
@@ -34,7 +33,7 @@ pub(crate) fn backward<I: Isa<Elem: Softcap>>(
     let dims = (2 * problem.head_dim() + problem.head_dim_v()) as f64;
     let flops = units.iter().map(|u| 4.0 * dims * u.rows() as f64 * u.keys as f64).sum();
     executor.enter(flops, |team| {
-        let waves = Pass::<I>::waves(problem, &units, wants);
+        let waves = Pass::<I>::waves(problem, &units, wants, team);
         let pass = Pass::new(isa, call, &units, &waves, team)?;
         let sinks = if call.targets().dsinks.is_some() { problem.heads_q() } else { 0 };
         let mut dsinks = Buffer::zeroed(sinks)?;
@@ -61,10 +60,14 @@ struct Pass<'c, I: Isa> {
 }
 
 impl<'c, I: Isa<Elem: Softcap>> Pass<'c, I> {
-    fn waves(problem: &Problem<'_>, units: &[Unit], wants: Wants) -> Vec<Range<usize>> {
+    fn waves(problem: &Problem<'_>, units: &[Unit], wants: Wants, team: Team) -> Vec<Range<usize>> {
         // Units that add to the same bias elements run one after the other.
         let alone = wants.dbias && BiasGradient::<I::Elem>::is_shared_by_units(problem);
-        let limit = if alone { 0 } else { WAVE_BYTES };
+        let limit = WaveLimit {
+            bytes: if alone { 0 } else { WAVE_BYTES },
+            // A phase has few tasks of each unit: threads share as many units as there can be.
+            rows: if team.threads() == 1 { 1 } else { usize::MAX },
+        };
         waves(
             units,
             |unit| Self::places(problem, &[*unit], wants)[0].end * size_of::<I::Elem>(),
@@ -185,39 +188,31 @@ impl<'c, I: Isa<Elem: Softcap>> Pass<'c, I> {
         let (problem, wants) = (self.tiles.problem, self.tiles.wants);
         let (k, v) = (problem.k(unit.b, unit.head_k), problem.v(unit.b, unit.head_k));
         let (d, dv) = (I::pad(k.cols()), I::pad(v.cols()));
-        let finite = |matrix: &Matrix<'_>, row: &mut [I::Elem]| {
-            keys.clone().all(|key| {
-                let row = &mut row[..matrix.cols()];
-                // SAFETY: the key lies inside the matrix.
-                unsafe { rows::load(matrix, key, 0, row) };
-                rows::all_finite(row)
-            })
-        };
-        let usual = finite(&k, &mut scratch.row) && finite(&v, &mut scratch.row);
+        let mut usual = true;
+        let block = keys.len();
         // SAFETY: this task alone uses these keys' parts of the arena, and the keys lie inside k
         // and v.
         unsafe {
-            *self.unusual.as_ptr().add(place.flags + keys.start / KEY_BLOCK) = !usual;
-            for first in keys.clone().step_by(I::NR) {
+            for (n, first) in keys.clone().step_by(I::NR).enumerate() {
                 let count = I::NR.min(keys.end - first);
-                for (matrix, start, wanted) in
-                    [(&k, place.key_panels, wants.any_tile()), (&v, place.value_panels, wants.ds())]
-                {
-                    if wanted {
-                        let panel = self.part(start + first * matrix.cols(), I::NR * matrix.cols());
-                        pack_panel(matrix, first, count, I::NR, &mut scratch.row, panel);
-                    }
+                let rows = &mut scratch.row;
+                usual &= load_rows(self.tiles.isa, &k, first, count, d, rows);
+                if wants.dq {
+                    let width = k.cols().next_multiple_of(I::NR);
+                    let columns = self.part(place.key_columns + keys.start * width, block * width);
+                    lay_panels(self.tiles.isa, rows, count, d, (n * I::NR, block), columns);
+                }
+                if wants.any_tile() {
+                    let panel = self.part(place.key_panels + first * k.cols(), I::NR * k.cols());
+                    transpose_panel(self.tiles.isa, rows, count, d, k.cols(), panel);
+                }
+                usual &= load_rows(self.tiles.isa, &v, first, count, dv, rows);
+                if wants.ds() {
+                    let panel = self.part(place.value_panels + first * v.cols(), I::NR * v.cols());
+                    transpose_panel(self.tiles.isa, rows, count, dv, v.cols(), panel);
                 }
             }
-            if wants.dq {
-                let width = k.cols().next_multiple_of(I::NR);
-                let columns = self.part(place.key_columns + keys.start * width, keys.len() * width);
-                for (n, key) in keys.clone().enumerate() {
-                    let row = &mut scratch.row[..k.cols()];
-                    rows::load(&k, key, 0, row);
-                    write_panel_row(row, n, keys.len(), I::NR, columns);
-                }
-            }
+            *self.unusual.as_ptr().add(place.flags + keys.start / KEY_BLOCK) = !usual;
             for (start, width, wanted) in [(place.dk, d, wants.dk), (place.dv, dv, wants.dv)] {
                 if wanted {
                     self.part(start + keys.start * width, keys.len() * width).fill(I::Elem::ZERO);
@@ -263,22 +258,26 @@ impl<'c, I: Isa<Elem: Softcap>> Pass<'c, I> {
         let (d, dv) = (I::pad(problem.head_dim()), I::pad(problem.head_dim_v()));
         let mut usual = true;
         let count = rows.len();
-        for (n, row) in rows.enumerate() {
-            let (h, i) = (unit.head_q(row), unit.query(row));
-            let place_in_panels = (n, count, I::NR);
-            let (queries, douts) = (&mut scratch.queries[n * d..], &mut scratch.douts[n * dv..]);
+        let first = rows.start;
+        for (h, rows) in unit.rows_by_head(rows) {
             let (q, dout) = (problem.q(unit.b, h), self.call.dout(unit.b, h));
-            // SAFETY: the row lies inside q and dout.
-            unsafe {
-                let panels = &mut scratch.query_columns;
-                usual &= load_both(&q, i, &mut queries[..d], place_in_panels, panels);
-                let panels = &mut scratch.dout_columns;
-                usual &= load_both(&dout, i, &mut douts[..dv], place_in_panels, panels);
+            for row in rows {
+                let (n, i) = (row - first, unit.query(row));
+                let (queries, douts) =
+                    (&mut scratch.queries[n * d..], &mut scratch.douts[n * dv..]);
+                // SAFETY: the row lies inside q and dout.
+                unsafe {
+                    usual &= load_rows(self.tiles.isa, &q, i, 1, d, queries);
+                    usual &= load_rows(self.tiles.isa, &dout, i, 1, dv, douts);
+                }
+                let (lse, delta) = (self.arena[place.lse + row], self.arena[place.delta + row]);
+                usual &= lse.is_finite() || lse == I::Elem::NEG_INFINITY;
+                usual &= delta.is_finite();
             }
-            let (lse, delta) = (self.arena[place.lse + row], self.arena[place.delta + row]);
-            usual &= lse.is_finite() || lse == I::Elem::NEG_INFINITY;
-            usual &= delta.is_finite();
         }
+        let Scratch { queries, douts, query_columns, dout_columns, .. } = scratch;
+        lay_panels(self.tiles.isa, queries, count, d, (0, count), query_columns);
+        lay_panels(self.tiles.isa, douts, count, dv, (0, count), dout_columns);
         scratch.unusual_rows = !usual;
     }
 
@@ -341,16 +340,20 @@ impl<'c, I: Isa<Elem: Softcap>> Pass<'c, I> {
             if let (Some(target), Some(gradient)) = (target, gradient) {
                 let sums = &self.arena[start + from * I::pad(cols)..][..cols];
                 // SAFETY: this task alone writes the row.
-                unsafe { rows::store(target, to, sums, factor, how(gradient)) };
+                unsafe {
+                    rows::store_with(self.tiles.isa, target, to, sums, factor, how(gradient));
+                };
             }
         };
         let tasks = blocks(wave, Unit::rows, ROW_BLOCK);
         team.run(if self.tiles.wants.dq { tasks.len() } else { 0 }, |task| {
             let (n, rows) = tasks[task].clone();
             let unit = &wave[n];
-            for row in rows {
-                let target = call.dq(unit.b, unit.head_q(row));
-                put(&target, &call.targets().dq, places[n].dq, row, unit.query(row), d, scale);
+            for (h, rows) in unit.rows_by_head(rows) {
+                let target = call.dq(unit.b, h);
+                for row in rows {
+                    put(&target, &call.targets().dq, places[n].dq, row, unit.query(row), d, scale);
+                }
             }
         });
         let tasks = blocks(wave, |unit| unit.keys, KEY_BLOCK);

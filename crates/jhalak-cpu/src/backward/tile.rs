@@ -5,10 +5,8 @@ use jhalak_problem::{Problem, Visibility};
 use super::bias::BiasGradient;
 use super::careful;
 use super::plan::{KEY_BLOCK, ROW_BLOCK, TILE_STRIDE, Wants};
-use crate::arithmetic::write_panel_row;
 use crate::isa::{Float, Isa};
 use crate::memory::Buffer;
-use crate::rows;
 use crate::scores::{Rules, Tile};
 use crate::softcap::Softcap;
 use crate::tile::gemm::{Gemm, Init, Left, Product, Right};
@@ -32,7 +30,7 @@ pub(super) struct Scratch<E> {
     slopes: Buffer<E>,
     /// What dropout keeps, where it drops anything.
     kept: Buffer<bool>,
-    /// Work space for a row of anything.
+    /// Work space for NR rows of q, k, v or dout, or a row of anything.
     pub(super) row: Buffer<E>,
     pub(super) row2: Buffer<E>,
 }
@@ -42,7 +40,7 @@ impl<E: Float> Scratch<E> {
         let (d, dv) = (problem.head_dim(), problem.head_dim_v());
         let tile = ROW_BLOCK * TILE_STRIDE;
         let only_if = |needed: bool| if needed { tile } else { 0 };
-        let widest = d.max(dv).max(KEY_BLOCK);
+        let widest = (I::NR * I::pad(d.max(dv))).max(KEY_BLOCK);
         Ok(Scratch {
             queries: Buffer::zeroed(ROW_BLOCK * I::pad(d))?,
             douts: Buffer::zeroed(ROW_BLOCK * I::pad(dv))?,
@@ -263,24 +261,4 @@ fn multiply<E: Float>(tile: &Tile<'_>, slopes: &[E], values: &mut [E]) {
             *x = *x * slope;
         }
     }
-}
-
-/// Copies a row into padded work space, and as row `n` of `rows` into panels of `width` columns;
-/// gives whether it is finite.
-///
-/// # Safety
-/// The row lies inside the matrix.
-pub(super) unsafe fn load_both<E: Float>(
-    matrix: &jhalak_problem::Matrix<'_>,
-    row: usize,
-    dst: &mut [E],
-    (n, rows, width): (usize, usize, usize),
-    panels: &mut [E],
-) -> bool {
-    let (values, padding) = dst.split_at_mut(matrix.cols());
-    // SAFETY: the caller's promise.
-    unsafe { rows::load(matrix, row, 0, values) };
-    padding.fill(E::ZERO);
-    write_panel_row(values, n, rows, width, panels);
-    rows::all_finite(values)
 }

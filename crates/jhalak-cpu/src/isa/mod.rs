@@ -127,6 +127,29 @@ pub(crate) trait Isa: Copy + Send + Sync + Debug + 'static {
     fn reduce_max(self, x: Self::Vec) -> Self::Elem;
     fn reduce_add(self, x: Self::Vec) -> Self::Elem;
 
+    /// Writes the first `count` (at most LANES) columns of a block of LANES × LANES elements as
+    /// rows.
+    ///
+    /// # Safety
+    /// The block's rows, `src_row` elements apart, are readable and `count` vectors, `dst_row`
+    /// apart, writable.
+    #[inline(always)]
+    unsafe fn transpose(
+        self,
+        src: *const Self::Elem,
+        src_row: usize,
+        dst: *mut Self::Elem,
+        dst_row: usize,
+        count: usize,
+    ) {
+        for column in 0..count {
+            for row in 0..Self::LANES {
+                // SAFETY: the caller's promise.
+                unsafe { *dst.add(column * dst_row + row) = *src.add(row * src_row + column) };
+            }
+        }
+    }
+
     /// Runs `op` compiled for these instructions.
     fn run<O: Op>(self, op: O) -> O::Output;
 }

@@ -208,6 +208,47 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn transpose(
+        self,
+        src: *const f32,
+        src_row: usize,
+        dst: *mut f32,
+        dst_row: usize,
+        count: usize,
+    ) {
+        // SAFETY: the caller's promise, and the token.
+        unsafe {
+            let row = |n: usize| _mm256_loadu_ps(src.add(n * src_row));
+            // Pairs of rows, then fours, then both halves of the vectors.
+            let pairs: [[__m256; 2]; 4] = std::array::from_fn(|n| {
+                let (a, b) = (row(2 * n), row(2 * n + 1));
+                [_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b)]
+            });
+            let mut fours = [[_mm256_setzero_ps(); 4]; 2];
+            for (half, fours) in fours.iter_mut().enumerate() {
+                for side in 0..2 {
+                    let (a, b) = (pairs[2 * half][side], pairs[2 * half + 1][side]);
+                    fours[2 * side] = _mm256_shuffle_ps::<0b01_00_01_00>(a, b);
+                    fours[2 * side + 1] = _mm256_shuffle_ps::<0b11_10_11_10>(a, b);
+                }
+            }
+            let columns: [__m256; 8] = std::array::from_fn(|n| {
+                let (a, b) = (fours[0][n % 4], fours[1][n % 4]);
+                if n < 4 {
+                    _mm256_permute2f128_ps::<0x20>(a, b)
+                } else {
+                    _mm256_permute2f128_ps::<0x31>(a, b)
+                }
+            });
+            for (n, &x) in columns.iter().enumerate() {
+                if n < count {
+                    _mm256_storeu_ps(dst.add(n * dst_row), x);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
     fn run<O: Op>(self, op: O) -> O::Output {
         // SAFETY: the token proves the features.
         unsafe { run_avx2(op) }
@@ -311,6 +352,28 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn transpose(
+        self,
+        src: *const f32,
+        src_row: usize,
+        dst: *mut f32,
+        dst_row: usize,
+        count: usize,
+    ) {
+        // Four quarters; AVX-512 includes AVX2.
+        for column in (0..count).step_by(8) {
+            for row in [0, 8] {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let (src, dst) =
+                        (src.add(row * src_row + column), dst.add(column * dst_row + row));
+                    Avx2(()).transpose(src, src_row, dst, dst_row, 8.min(count - column));
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
     fn run<O: Op>(self, op: O) -> O::Output {
         // SAFETY: the token proves the features.
         unsafe { run_avx512(op) }
@@ -384,6 +447,19 @@ impl Isa for Avx512Bf16 {
     #[inline(always)]
     fn reduce_add(self, x: __m512) -> f32 {
         self.0.reduce_add(x)
+    }
+
+    #[inline(always)]
+    unsafe fn transpose(
+        self,
+        src: *const f32,
+        src_row: usize,
+        dst: *mut f32,
+        dst_row: usize,
+        count: usize,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.transpose(src, src_row, dst, dst_row, count) }
     }
 
     #[inline(always)]
