@@ -12,7 +12,7 @@ use jhalak_problem::Matrix;
 
 use crate::isa::{Float, Isa};
 use crate::memory::Zeroable;
-use crate::pack::{lay_panels, load_rows, transpose_panel};
+use crate::pack::{all_finite, lay_panels, load_rows, transpose_panel};
 use crate::softcap::Softcap;
 use crate::tile::gemm::{Gemm, Init, Left, Product, Right};
 use crate::tile::softmax::{SoftmaxRows, SoftmaxStep};
@@ -208,7 +208,8 @@ impl<I: Isa<Elem: Softcap>> Arithmetic for Wide<I> {
         for n in (0..count).step_by(I::NR) {
             let some = I::NR.min(count - n);
             // SAFETY: the caller's promise.
-            finite &= unsafe { load_rows(self.0, v, first + n, some, stride, scratch) };
+            unsafe { load_rows(self.0, v, first + n, some, stride, scratch) };
+            finite &= all_finite(self.0, &scratch[..some * stride]);
             lay_panels(self.0, scratch, some, stride, (n, block_keys), dst);
         }
         if block_keys > count {

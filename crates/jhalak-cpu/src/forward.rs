@@ -28,6 +28,7 @@ use crate::isa::{Float, Isa};
 use crate::memory::{Buffer, Pool};
 use crate::rows::{self, Store};
 use crate::scores::{Rules, Tile};
+use crate::streamed::{self, Streamed};
 use crate::tile::softmax::SoftmaxRows;
 use crate::units::{Unit, WaveLimit, units, waves};
 
@@ -37,7 +38,7 @@ const KEY_BLOCK: usize = 256;
 /// neighbouring rows do not fall into the same cache sets.
 const TILE_STRIDE: usize = KEY_BLOCK + 16;
 /// Rows per task.
-const ROW_BLOCK: usize = 96;
+const ROW_BLOCK: usize = 48;
 /// Packed keys and values in flight, unless a single head is larger.
 const WAVE_BYTES: usize = 32 << 20;
 
@@ -52,9 +53,14 @@ pub(crate) fn forward<A: Arithmetic>(a: A, call: &Forward<'_>, executor: &Execut
         clear_unused(call);
         return Ok(());
     }
-    executor.enter(flops(problem, &units), |team| {
+    let cost = cost(problem, &units);
+    let (short, units): (Vec<_>, Vec<_>) =
+        units.into_iter().partition(|unit| unit.rows() <= streamed::MAX_ROWS);
+    executor.enter(cost, |team| {
+        let streamed = Streamed::new(a.isa(), call, short, team)?;
         let pass = Pass::new(a, call, &units, team)?;
         clear_unused(call);
+        streamed.run(team);
         for wave in waves(&units, |unit| pass.bytes(unit), wave_limit(team)) {
             pass.run(&units[wave], team);
         }
@@ -66,10 +72,11 @@ fn wave_limit(team: Team) -> WaveLimit {
     WaveLimit { bytes: WAVE_BYTES, rows: team.rows_for_all(ROW_BLOCK) }
 }
 
-/// Multiplications and additions of the products, were everything visible.
-fn flops(problem: &Problem<'_>, units: &[Unit]) -> f64 {
+/// Multiplications and additions of the products, were everything visible; reading a number of k
+/// or v costs about as much as 16 of them.
+fn cost(problem: &Problem<'_>, units: &[Unit]) -> f64 {
     let dims = (problem.head_dim() + problem.head_dim_v()) as f64;
-    units.iter().map(|u| 2.0 * dims * u.rows() as f64 * u.keys as f64).sum()
+    units.iter().map(|u| (2.0 * u.rows() as f64 + 16.0) * dims * u.keys as f64).sum()
 }
 
 fn clear_unused(call: &Forward<'_>) {

@@ -20,6 +20,7 @@ pub mod peak;
 mod rows;
 mod scores;
 mod softcap;
+mod streamed;
 mod tile;
 mod units;
 

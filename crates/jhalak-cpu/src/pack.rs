@@ -6,13 +6,15 @@
 //! lay_panels       [rows][NR] per NR columns  what is multiplied along the rows (values)
 //! ```
 
+use std::ops::Range;
+
 use jhalak_problem::Matrix;
 
 use crate::isa::{Float, Isa, Op};
 use crate::rows;
 
 /// Reads rows `first..first + count` to `dst`, each filled up with zeros to `stride`, a multiple of
-/// LANES; gives whether all elements are finite.
+/// LANES.
 ///
 /// # Safety
 /// Host memory; the rows lie inside the matrix.
@@ -23,37 +25,108 @@ pub(crate) unsafe fn load_rows<I: Isa>(
     count: usize,
     stride: usize,
     dst: &mut [I::Elem],
-) -> bool {
-    isa.run(LoadRows { isa, matrix, first, stride, dst: &mut dst[..count * stride] })
+) {
+    isa.run(LoadRows { matrix, first, stride, dst: &mut dst[..count * stride] })
 }
 
-struct LoadRows<'m, I: Isa> {
+/// Reads the same rows of several matrices, padded as by [`load_rows`], in the order in which heads
+/// that lie next to each other are in memory: all heads of a row, then the next row. Matrix n goes to
+/// `dst` from its row n · `apart` on.
+///
+/// # Safety
+/// Host memory; the rows lie inside the matrices.
+pub(crate) unsafe fn load_side_by_side<I: Isa>(
     isa: I,
-    matrix: &'m Matrix<'m>,
-    first: usize,
-    stride: usize,
+    matrices: &[Matrix<'_>],
+    rows: Range<usize>,
+    apart: usize,
+    dst: &mut [I::Elem],
+) {
+    isa.run(LoadSideBySide::<I> { matrices, rows, apart, dst });
+}
+
+struct LoadSideBySide<'m, I: Isa> {
+    matrices: &'m [Matrix<'m>],
+    rows: Range<usize>,
+    apart: usize,
     dst: &'m mut [I::Elem],
 }
 
-impl<I: Isa> Op for LoadRows<'_, I> {
-    type Output = bool;
+impl<I: Isa> Op for LoadSideBySide<'_, I> {
+    type Output = ();
 
     #[inline(always)]
-    fn eval(self) -> bool {
-        let isa = self.isa;
-        let zero = isa.splat(I::Elem::ZERO);
-        let mut checks = zero;
+    fn eval(self) {
+        for (n, row) in self.rows.enumerate() {
+            for (head, matrix) in self.matrices.iter().enumerate() {
+                let stride = I::pad(matrix.cols());
+                let dst = &mut self.dst[(head * self.apart + n) * stride..][..stride];
+                let (values, padding) = dst.split_at_mut(matrix.cols());
+                // SAFETY: the promise to `load_side_by_side`.
+                unsafe { rows::load_here(matrix, row, 0, values) };
+                padding.fill(I::Elem::ZERO);
+            }
+        }
+    }
+}
+
+struct LoadRows<'m, E> {
+    matrix: &'m Matrix<'m>,
+    first: usize,
+    stride: usize,
+    dst: &'m mut [E],
+}
+
+impl<E: Float> Op for LoadRows<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval(self) {
         for (n, row) in self.dst.chunks_exact_mut(self.stride).enumerate() {
             let (values, padding) = row.split_at_mut(self.matrix.cols());
             // SAFETY: the promise to `load_rows`.
             unsafe { rows::load_here(self.matrix, self.first + n, 0, values) };
-            padding.fill(I::Elem::ZERO);
-            for x in row.chunks_exact(I::LANES) {
-                // SAFETY: one vector. Finite numbers times 0 are 0, others NaN.
-                checks = isa.fma(unsafe { isa.load(x.as_ptr()) }, zero, checks);
+            padding.fill(E::ZERO);
+        }
+    }
+}
+
+/// Whether all elements, a multiple of LANES of them, are finite.
+pub(crate) fn all_finite<I: Isa>(isa: I, x: &[I::Elem]) -> bool {
+    debug_assert!(x.len().is_multiple_of(I::LANES));
+    isa.run(AllFinite { isa, x })
+}
+
+struct AllFinite<'m, I: Isa> {
+    isa: I,
+    x: &'m [I::Elem],
+}
+
+impl<I: Isa> Op for AllFinite<'_, I> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn eval(self) -> bool {
+        /// Sums that do not wait for one another.
+        const CHAINS: usize = 8;
+        let isa = self.isa;
+        let zero = isa.splat(I::Elem::ZERO);
+        let mut checks = [zero; CHAINS];
+        let mut add = |x: &[I::Elem], chain: usize| {
+            // SAFETY: one vector. Finite numbers times 0 are 0, others NaN.
+            let x = unsafe { isa.load(x[chain * I::LANES..][..I::LANES].as_ptr()) };
+            checks[chain] = isa.fma(x, zero, checks[chain]);
+        };
+        let mut chunks = self.x.chunks_exact(CHAINS * I::LANES);
+        for x in &mut chunks {
+            for chain in 0..CHAINS {
+                add(x, chain);
             }
         }
-        isa.reduce_add(checks) == I::Elem::ZERO
+        for chain in 0..chunks.remainder().len() / I::LANES {
+            add(chunks.remainder(), chain);
+        }
+        checks.iter().all(|&check| isa.reduce_add(check) == I::Elem::ZERO)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::arithmetic::TileShape;
 use crate::executor::{Executor, Team};
 use crate::isa::{Float, Isa};
 use crate::memory::{Buffer, Pool};
-use crate::pack::{lay_panels, load_rows, transpose_panel};
+use crate::pack::{all_finite, lay_panels, load_rows, transpose_panel};
 use crate::rows::{self, Store};
 use crate::scores::{Rules, Tile};
 use crate::softcap::Softcap;
@@ -196,7 +196,8 @@ impl<'c, I: Isa<Elem: Softcap>> Pass<'c, I> {
             for (n, first) in keys.clone().step_by(I::NR).enumerate() {
                 let count = I::NR.min(keys.end - first);
                 let rows = &mut scratch.row;
-                usual &= load_rows(self.tiles.isa, &k, first, count, d, rows);
+                load_rows(self.tiles.isa, &k, first, count, d, rows);
+                usual &= all_finite(self.tiles.isa, &rows[..count * d]);
                 if wants.dq {
                     let width = k.cols().next_multiple_of(I::NR);
                     let columns = self.part(place.key_columns + keys.start * width, block * width);
@@ -206,7 +207,8 @@ impl<'c, I: Isa<Elem: Softcap>> Pass<'c, I> {
                     let panel = self.part(place.key_panels + first * k.cols(), I::NR * k.cols());
                     transpose_panel(self.tiles.isa, rows, count, d, k.cols(), panel);
                 }
-                usual &= load_rows(self.tiles.isa, &v, first, count, dv, rows);
+                load_rows(self.tiles.isa, &v, first, count, dv, rows);
+                usual &= all_finite(self.tiles.isa, &rows[..count * dv]);
                 if wants.ds() {
                     let panel = self.part(place.value_panels + first * v.cols(), I::NR * v.cols());
                     transpose_panel(self.tiles.isa, rows, count, dv, v.cols(), panel);
@@ -267,8 +269,8 @@ impl<'c, I: Isa<Elem: Softcap>> Pass<'c, I> {
                     (&mut scratch.queries[n * d..], &mut scratch.douts[n * dv..]);
                 // SAFETY: the row lies inside q and dout.
                 unsafe {
-                    usual &= load_rows(self.tiles.isa, &q, i, 1, d, queries);
-                    usual &= load_rows(self.tiles.isa, &dout, i, 1, dv, douts);
+                    load_rows(self.tiles.isa, &q, i, 1, d, queries);
+                    load_rows(self.tiles.isa, &dout, i, 1, dv, douts);
                 }
                 let (lse, delta) = (self.arena[place.lse + row], self.arena[place.delta + row]);
                 usual &= lse.is_finite() || lse == I::Elem::NEG_INFINITY;
@@ -276,6 +278,8 @@ impl<'c, I: Isa<Elem: Softcap>> Pass<'c, I> {
             }
         }
         let Scratch { queries, douts, query_columns, dout_columns, .. } = scratch;
+        usual &= all_finite(self.tiles.isa, &queries[..count * d]);
+        usual &= all_finite(self.tiles.isa, &douts[..count * dv]);
         lay_panels(self.tiles.isa, queries, count, d, (0, count), query_columns);
         lay_panels(self.tiles.isa, douts, count, dv, (0, count), dout_columns);
         scratch.unusual_rows = !usual;

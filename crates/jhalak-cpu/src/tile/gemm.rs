@@ -116,13 +116,15 @@ impl<I: Isa> Gemm<I> {
                 self.tile::<6, N>(i, j, b);
                 i += 6;
             }
-            if I::MR > 3 && self.rows - i >= 3 {
-                self.tile::<3, N>(i, j, b);
-                i += 3;
+            if I::MR > 4 && self.rows - i >= 4 {
+                self.tile::<4, N>(i, j, b);
+                i += 4;
             }
-            while i < self.rows {
-                self.tile::<1, N>(i, j, b);
-                i += 1;
+            match self.rows - i {
+                0 => {}
+                1 => self.tile::<1, N>(i, j, b),
+                2 => self.tile::<2, N>(i, j, b),
+                _ => self.tile::<3, N>(i, j, b),
             }
         }
     }

@@ -205,6 +205,9 @@ pub fn judge(
                 let folded = rows / (shape[0] * shape[1] * shape[2]) as f64;
                 2.0 * delta_error * folded.max(1.0).sqrt()
             }
+            // The yardstick's own delta can be right by chance.
+            "dq" => delta_error * scale * k,
+            "dk" => delta_error * scale * q,
             _ => 0.0,
         };
         // dk adds up such differences over all queries; the weights of dq sum to 1.

@@ -1,0 +1,405 @@
+//! Few queries against many keys (decoding): each key and value is read once, and no packed copy
+//! of them is kept.
+//!
+//! ```text
+//! in parallel over bundles of heads and chunks of their keys:
+//!     for each block of keys:   read K of all heads, as it lies in memory
+//!                               for each head:  S = Q·Kᵀ, masked
+//!                               read V of all heads
+//!                               for each head:  P = softmax step on S,  O = α·O + P·V
+//! in parallel over (sequence, key head):   merge the chunks, out = O / l,  lse = m + ln l
+//! ```
+//!
+//! All query heads that read a key head are rows of the same tile, so grouped-query attention reads
+//! keys and values once. Heads that lie next to each other are read together, since memory is
+//! fastest in order. Long contexts are cut into chunks, so that one head has work for many threads
+//! (flash-decoding: Dao et al., 2023). The cut depends on the lengths only, never on the threads.
+
+use std::ops::Range;
+
+use jhalak_problem::{Forward, Problem, Result, TileClass, Visibility};
+
+use crate::arithmetic::TileShape;
+use crate::careful;
+use crate::executor::Team;
+use crate::isa::{Float, Isa};
+use crate::memory::{Buffer, Pool};
+use crate::pack::{all_finite, load_rows, load_side_by_side, transpose_panel};
+use crate::rows::{self, Store};
+use crate::scores::{Rules, Tile};
+use crate::softcap::Softcap;
+use crate::tile::gemm::{Gemm, Init, Left, Product, Right};
+use crate::tile::softmax::{SoftmaxRows, SoftmaxStep};
+use crate::units::{Unit, WaveLimit, waves};
+
+/// Units with more rows than this go through packed operands.
+pub(crate) const MAX_ROWS: usize = 48;
+/// Keys per tile.
+const KEY_BLOCK: usize = 32;
+/// Keys or values of a bundle's block, unless a single head has more: they stay in L2.
+const BUNDLE_BYTES: usize = 128 << 10;
+/// The fewest keys of a chunk, and the most chunks.
+const CHUNK: usize = 1024;
+const MAX_CHUNKS: usize = 64;
+/// Partial results in flight, unless a single unit has more.
+const WAVE_BYTES: usize = 16 << 20;
+
+/// What all tasks of a call share.
+pub(crate) struct Streamed<'c, I: Isa> {
+    isa: I,
+    call: &'c Forward<'c>,
+    rules: Rules<'c, I::Elem>,
+    units: Vec<Unit>,
+    waves: Vec<Range<usize>>,
+    /// Maximum, sum and output of each row of each chunk.
+    partial: Buffer<I::Elem>,
+    scratch: Pool<Scratch<I::Elem>>,
+}
+
+/// One task's work space.
+struct Scratch<E> {
+    /// Of each head of a bundle: its queries, its tile of scores, and these before they became
+    /// weights.
+    queries: Buffer<E>,
+    scores: Buffer<E>,
+    raw_scores: Buffer<E>,
+    /// A block of k or v, head by head.
+    block: Buffer<E>,
+    alpha: Buffer<E>,
+    /// A row of bias or mask.
+    row: Buffer<E>,
+    /// NR keys, transposed.
+    panel: Buffer<E>,
+    kept: Buffer<bool>,
+}
+
+/// Heads of one sequence, next to each other, that a task reads together.
+struct Bundle<'u> {
+    units: &'u [Unit],
+    /// Where the partial results of the first head begin.
+    start: usize,
+}
+
+/// The keys of a unit that some query sees, cut into chunks.
+#[derive(Clone)]
+struct Chunks {
+    seen: Range<usize>,
+    size: usize,
+}
+
+impl Chunks {
+    fn of(problem: &Problem<'_>, unit: &Unit) -> Self {
+        let seen = problem.visibility(unit.b).keys_of(0..unit.queries);
+        let size = seen.len().div_ceil(MAX_CHUNKS).next_multiple_of(KEY_BLOCK).max(CHUNK);
+        Chunks { seen, size }
+    }
+
+    /// At least one: a unit without keys has results too.
+    fn count(&self) -> usize {
+        self.seen.len().div_ceil(self.size).max(1)
+    }
+
+    fn keys(&self, chunk: usize) -> Range<usize> {
+        let first = self.seen.start + chunk * self.size;
+        first..self.seen.end.min(first + self.size)
+    }
+}
+
+impl<'c, I: Isa<Elem: Softcap>> Streamed<'c, I> {
+    /// Work space for these units, each of at most [`MAX_ROWS`] rows.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub(crate) fn new(isa: I, call: &'c Forward<'c>, units: Vec<Unit>, team: Team) -> Result<Self> {
+        let problem = call.problem();
+        let bytes = |unit: &Unit| parts_len::<I>(problem, unit) * size_of::<I::Elem>();
+        let limit = WaveLimit { bytes: WAVE_BYTES, rows: usize::MAX };
+        let waves = waves(&units, bytes, limit);
+        let (mut most, mut tasks, mut rows, mut heads) = (0, 0, 0, 0);
+        for wave in &waves {
+            let wave = &units[wave.clone()];
+            most = most.max(wave.iter().map(|unit| parts_len::<I>(problem, unit)).sum());
+            let bundles = bundles::<I>(problem, wave);
+            tasks = tasks.max(task_list(problem, &bundles).len());
+            rows = wave.iter().map(Unit::rows).fold(rows, usize::max);
+            heads = bundles.iter().map(|bundle| bundle.units.len()).fold(heads, usize::max);
+        }
+        let threads = team.threads().min(tasks);
+        Ok(Streamed {
+            isa,
+            call,
+            rules: Rules::new(problem),
+            partial: Buffer::zeroed(most)?,
+            scratch: Pool::new(threads, || Scratch::new::<I>(problem, rows, heads))?,
+            waves,
+            units,
+        })
+    }
+
+    /// Computes out and lse of all units.
+    pub(crate) fn run(&self, team: Team) {
+        let problem = self.call.problem();
+        for wave in &self.waves {
+            let bundles = bundles::<I>(problem, &self.units[wave.clone()]);
+            let tasks = task_list(problem, &bundles);
+            team.run(tasks.len(), |task| {
+                let (n, chunk) = tasks[task];
+                self.scratch.with(|scratch| self.attend(&bundles[n], chunk, scratch));
+            });
+            team.run(bundles.len(), |n| {
+                let Bundle { units, start } = bundles[n];
+                for (n, unit) in units.iter().enumerate() {
+                    self.finish(unit, start + n * parts_len::<I>(problem, unit));
+                }
+            });
+        }
+    }
+
+    /// Computes one chunk of all heads of a bundle.
+    fn attend(&self, bundle: &Bundle<'_>, chunk: usize, scratch: &mut Scratch<I::Elem>) {
+        let problem = self.call.problem();
+        let units = bundle.units;
+        let unit = &units[0];
+        for (n, unit) in units.iter().enumerate() {
+            self.load_queries(unit, n, scratch);
+            let (max, sums) = self.part(bundle, n, chunk).split_at_mut(unit.rows());
+            max.fill(I::Elem::NEG_INFINITY);
+            sums.fill(I::Elem::ZERO);
+        }
+        let (k, v): (Vec<_>, Vec<_>) =
+            units.iter().map(|u| (problem.k(u.b, u.head_k), problem.v(u.b, u.head_k))).unzip();
+        let visibility = problem.visibility(unit.b);
+        let seen = Chunks::of(problem, unit).keys(chunk);
+        for first in seen.clone().step_by(KEY_BLOCK) {
+            let keys = first..seen.end.min(first + KEY_BLOCK);
+            let class = visibility.tile(0..unit.queries, keys.clone());
+            if class == TileClass::Empty {
+                continue;
+            }
+            let shape =
+                TileShape { rows: unit.rows(), cols: I::pad(keys.len()), stride: KEY_BLOCK };
+            let tile = |n| Tile {
+                unit: &units[n],
+                rows: 0..unit.rows(),
+                keys: keys.clone(),
+                shape,
+                class,
+            };
+            // SAFETY: the keys lie inside k and v.
+            unsafe { load_side_by_side(self.isa, &k, keys.clone(), KEY_BLOCK, &mut scratch.block) };
+            for n in 0..units.len() {
+                self.scores(&tile(n), n, &visibility, scratch);
+            }
+            // SAFETY: as above.
+            unsafe { load_side_by_side(self.isa, &v, keys.clone(), KEY_BLOCK, &mut scratch.block) };
+            for n in 0..units.len() {
+                self.accumulate(&tile(n), n, self.part(bundle, n, chunk), scratch);
+            }
+        }
+    }
+
+    /// Maxima, sums and outputs of a chunk of the bundle's head `n`.
+    #[allow(clippy::mut_from_ref, reason = "tasks share the parts and keep to their own")]
+    fn part(&self, bundle: &Bundle<'_>, n: usize, chunk: usize) -> &mut [I::Elem] {
+        let (problem, unit) = (self.call.problem(), &bundle.units[n]);
+        let len = part_len::<I>(problem, unit);
+        let start = bundle.start + n * parts_len::<I>(problem, unit) + chunk * len;
+        debug_assert!(start + len <= self.partial.len());
+        // SAFETY: inside the buffer; one task alone computes this chunk.
+        unsafe { std::slice::from_raw_parts_mut(self.partial.as_ptr().add(start), len) }
+    }
+
+    fn load_queries(&self, unit: &Unit, n: usize, scratch: &mut Scratch<I::Elem>) {
+        let problem = self.call.problem();
+        let stride = I::pad(problem.head_dim());
+        for (h, rows) in unit.rows_by_head(0..unit.rows()) {
+            let q = problem.q(unit.b, h);
+            for row in rows {
+                let dst = &mut scratch.queries[(n * unit.rows() + row) * stride..];
+                // SAFETY: the row lies inside q.
+                unsafe { load_rows(self.isa, &q, unit.query(row), 1, stride, dst) };
+            }
+        }
+    }
+
+    /// The scores of head `n`, whose keys are in the scratch.
+    fn scores(
+        &self,
+        tile: &Tile<'_>,
+        n: usize,
+        visibility: &Visibility,
+        scratch: &mut Scratch<I::Elem>,
+    ) {
+        let (isa, TileShape { rows, stride: s_row, .. }) = (self.isa, tile.shape);
+        let depth = self.call.problem().head_dim();
+        let stride = I::pad(depth);
+        let Scratch { queries, scores, raw_scores, block, row, panel, .. } = scratch;
+        let at = n * rows * s_row..(n + 1) * rows * s_row;
+        let scores = &mut scores[at.clone()];
+        for first in (0..tile.keys.len()).step_by(I::NR) {
+            let keys = I::NR.min(tile.keys.len() - first);
+            let rows_of_k = &mut block[(n * KEY_BLOCK + first) * stride..];
+            transpose_panel(isa, rows_of_k, keys, stride, depth, panel);
+            let product = Gemm {
+                isa,
+                rows,
+                cols: I::pad(keys),
+                depth,
+                a: Left { ptr: queries[n * rows * stride..].as_ptr(), row: stride, col: 1 },
+                b: Right { ptr: panel.as_ptr(), panel: depth * I::NR, row: I::NR },
+                c: Product { ptr: scores[first..].as_mut_ptr(), row: s_row },
+                init: Init::Zero,
+            };
+            // SAFETY: the scratch holds the queries, the panel and the tile.
+            unsafe { product.run() };
+        }
+        self.rules.apply(isa, tile, visibility, scores, row, None);
+        raw_scores[at].copy_from_slice(scores);
+    }
+
+    /// The softmax step of head `n`, and its product with the values, which are in the scratch.
+    fn accumulate(
+        &self,
+        tile: &Tile<'_>,
+        n: usize,
+        part: &mut [I::Elem],
+        scratch: &mut Scratch<I::Elem>,
+    ) {
+        let (isa, TileShape { rows, cols, stride }) = (self.isa, tile.shape);
+        let (keys, width) = (tile.keys.len(), I::pad(self.call.problem().head_dim_v()));
+        let at = n * rows * stride..(n + 1) * rows * stride;
+        let Scratch { scores, raw_scores, block, alpha, kept, .. } = scratch;
+        let (weights, raw_scores) = (&mut scores[at.clone()], &raw_scores[at]);
+        let (max, rest) = part.split_at_mut(rows);
+        let (sum, outputs) = rest.split_at_mut(rows);
+        let state =
+            SoftmaxRows { max: max.as_mut_ptr(), sum: sum.as_mut_ptr(), alpha: alpha.as_ptr() };
+        let (s, factor) = (weights.as_mut_ptr(), self.rules.exponent_factor());
+        // SAFETY: the tile and the state have these sizes.
+        unsafe { SoftmaxStep { isa, rows, cols, s, stride, factor, state }.run() };
+        self.rules.drop_weights(tile, weights, kept);
+        let values = &block[n * KEY_BLOCK * width..][..keys * width];
+        if all_finite(isa, values) {
+            let product = Gemm {
+                isa,
+                rows,
+                cols: width,
+                depth: keys,
+                a: Left { ptr: weights.as_ptr(), row: stride, col: 1 },
+                b: Right { ptr: values.as_ptr(), panel: I::NR, row: width },
+                c: Product { ptr: outputs.as_mut_ptr(), row: width },
+                init: Init::Scale(alpha.as_ptr()),
+            };
+            // SAFETY: the slices are as large as the sizes say.
+            unsafe { product.run() };
+            return;
+        }
+        for (row, &alpha) in outputs.chunks_exact_mut(width).zip(alpha.iter()) {
+            for x in row {
+                *x = *x * alpha;
+            }
+        }
+        for (j, value) in values.chunks_exact(width).enumerate() {
+            let seen = |row: usize| {
+                let at = row * stride + j;
+                (raw_scores[at] != I::Elem::NEG_INFINITY).then_some(weights[at])
+            };
+            careful::add_value(value, outputs, width, seen);
+        }
+    }
+
+    /// Merges the chunks of a unit, from `start` on, and writes its results.
+    fn finish(&self, unit: &Unit, start: usize) {
+        let problem = self.call.problem();
+        let (rows, width) = (unit.rows(), I::pad(problem.head_dim_v()));
+        let (len, all) = (part_len::<I>(problem, unit), parts_len::<I>(problem, unit));
+        // SAFETY: this task alone uses the unit's parts, whose tasks have ended.
+        let parts =
+            unsafe { std::slice::from_raw_parts_mut(self.partial.as_ptr().add(start), all) };
+        let (total, others) = parts.split_at_mut(len);
+        for part in others.chunks_exact(len) {
+            self.merge(total, part, rows, width);
+        }
+        for (h, heads_rows) in unit.rows_by_head(0..rows) {
+            let (out, lse_out) = (self.call.out(unit.b, h), self.call.lse(unit.b, h));
+            for n in heads_rows {
+                let (lse, factor) = self.rules.finish_row(total[n], total[rows + n], h);
+                let o = &total[2 * rows + n * width..][..problem.head_dim_v()];
+                let i = unit.query(n);
+                // SAFETY: this task alone writes these rows.
+                unsafe {
+                    rows::store_with(self.isa, &out, i, o, factor, Store::Write);
+                    rows::store(&lse_out, i, &[lse], I::Elem::ONE, Store::Write);
+                }
+            }
+        }
+    }
+
+    /// Adds a part to the total: both rescaled to the larger maximum.
+    fn merge(&self, total: &mut [I::Elem], part: &[I::Elem], rows: usize, width: usize) {
+        let factor = self.rules.exponent_factor();
+        for n in 0..rows {
+            let (a, b) = (total[n], part[n]);
+            let max = if b > a { b } else { a };
+            let base = if max == I::Elem::NEG_INFINITY { I::Elem::ZERO } else { max };
+            let scale = |x: I::Elem| I::Elem::from_f64(((x - base).to_f64() * factor).exp2());
+            let (a, b) = (scale(a), scale(b));
+            total[n] = max;
+            total[rows + n] = total[rows + n] * a + part[rows + n] * b;
+            let at = 2 * rows + n * width..2 * rows + (n + 1) * width;
+            for (x, &y) in total[at.clone()].iter_mut().zip(&part[at]) {
+                *x = *x * a + y * b;
+            }
+        }
+    }
+}
+
+/// Elements of one chunk's results.
+fn part_len<I: Isa>(problem: &Problem<'_>, unit: &Unit) -> usize {
+    unit.rows() * (2 + I::pad(problem.head_dim_v()))
+}
+
+/// Elements of all chunks' results.
+fn parts_len<I: Isa>(problem: &Problem<'_>, unit: &Unit) -> usize {
+    Chunks::of(problem, unit).count() * part_len::<I>(problem, unit)
+}
+
+fn bundles<'u, I: Isa>(problem: &Problem<'_>, units: &'u [Unit]) -> Vec<Bundle<'u>> {
+    let row = I::pad(problem.head_dim().max(problem.head_dim_v())) * size_of::<I::Elem>();
+    let most = (BUNDLE_BYTES / (KEY_BLOCK * row)).max(1);
+    let mut start = 0;
+    units
+        .chunk_by(|a, b| a.b == b.b)
+        .flat_map(|heads| heads.chunks(most))
+        .map(|units| {
+            let bundle = Bundle { units, start };
+            start += units.iter().map(|unit| parts_len::<I>(problem, unit)).sum::<usize>();
+            bundle
+        })
+        .collect()
+}
+
+/// Every chunk of every bundle.
+fn task_list(problem: &Problem<'_>, bundles: &[Bundle<'_>]) -> Vec<(usize, usize)> {
+    let chunks = |(n, bundle): (usize, &Bundle<'_>)| {
+        let count = Chunks::of(problem, &bundle.units[0]).count();
+        (0..count).map(move |chunk| (n, chunk))
+    };
+    bundles.iter().enumerate().flat_map(chunks).collect()
+}
+
+impl<E: Float> Scratch<E> {
+    fn new<I: Isa<Elem = E>>(problem: &Problem<'_>, rows: usize, heads: usize) -> Result<Self> {
+        let (head_dim, head_dim_v) = (problem.head_dim(), problem.head_dim_v());
+        Ok(Scratch {
+            queries: Buffer::zeroed(heads * rows * I::pad(head_dim))?,
+            scores: Buffer::zeroed(heads * rows * KEY_BLOCK)?,
+            raw_scores: Buffer::zeroed(heads * rows * KEY_BLOCK)?,
+            block: Buffer::zeroed(heads * KEY_BLOCK * I::pad(head_dim.max(head_dim_v)))?,
+            alpha: Buffer::zeroed(rows)?,
+            row: Buffer::zeroed(KEY_BLOCK)?,
+            panel: Buffer::zeroed(I::NR * head_dim)?,
+            kept: Buffer::zeroed(KEY_BLOCK)?,
+        })
+    }
+}
