@@ -5,7 +5,6 @@
 
 use jhalak_problem::Problem;
 
-use crate::isa::Float;
 use crate::rows;
 use crate::scores::{Rules, Tile};
 use crate::softcap::Softcap;
@@ -56,23 +55,13 @@ pub(crate) fn step<E: Softcap>(
     for (j, key) in keys.clone().enumerate() {
         // SAFETY: the key lies inside v.
         unsafe { rows::load(&v, key, 0, value) };
-        let seen = |n: usize| visible[n * keys.len() + j].then_some(rows.scores[n * stride + j]);
-        let out = &mut rows.out[..tile.rows.len() * rows.out_stride];
-        add_value(value, out, rows.out_stride, seen);
-    }
-}
-
-/// Adds a value to the outputs of the rows that see it; `weight` tells with what weight.
-pub(crate) fn add_value<E: Float>(
-    value: &[E],
-    outputs: &mut [E],
-    stride: usize,
-    weight: impl Fn(usize) -> Option<E>,
-) {
-    for (n, out) in outputs.chunks_exact_mut(stride).enumerate() {
-        if let Some(weight) = weight(n) {
-            for (o, &x) in out.iter_mut().zip(value) {
-                *o = *o + weight * x;
+        for n in 0..tile.rows.len() {
+            if visible[n * keys.len() + j] {
+                let weight = rows.scores[n * stride + j];
+                let out = &mut rows.out[n * rows.out_stride..];
+                for (o, &x) in out.iter_mut().zip(value.iter()) {
+                    *o = *o + weight * x;
+                }
             }
         }
     }

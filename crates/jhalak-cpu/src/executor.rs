@@ -43,13 +43,12 @@ impl Executor {
             let _state = FloatState::default_for_this_task();
             body(team)
         };
-        let alone =
-            |body: Box<dyn FnOnce(Team) -> Result<R> + Send + '_>| body(Team { threads: 1 });
+        let alone = Team { threads: 1 };
         if flops < SERIAL_FLOPS {
-            return alone(Box::new(body));
+            return body(alone);
         }
         match self {
-            Executor::Own(None) => alone(Box::new(body)),
+            Executor::Own(None) => body(alone),
             Executor::Own(Some(pool)) => pool.install(|| body(Team::of_this_pool())),
             Executor::Shared if rayon::current_thread_index().is_some() => {
                 body(Team::of_this_pool())

@@ -34,9 +34,6 @@ use crate::units::{Unit, WaveLimit, units, waves};
 
 /// Keys per tile: the score tile and the packed keys and values it meets stay in L2.
 const KEY_BLOCK: usize = 256;
-/// Elements from one row of a score tile to the next: an odd number of cache lines, so that
-/// neighbouring rows do not fall into the same cache sets.
-const TILE_STRIDE: usize = KEY_BLOCK + 16;
 /// Rows per task.
 const ROW_BLOCK: usize = 48;
 /// Packed keys and values in flight, unless a single head is larger.
@@ -54,13 +51,15 @@ pub(crate) fn forward<A: Arithmetic>(a: A, call: &Forward<'_>, executor: &Execut
         return Ok(());
     }
     let cost = cost(problem, &units);
-    let (short, units): (Vec<_>, Vec<_>) =
-        units.into_iter().partition(|unit| unit.rows() <= streamed::MAX_ROWS);
+    let (short, units): (Vec<_>, Vec<_>) = units.into_iter().partition(streamed::suits);
     executor.enter(cost, |team| {
-        let streamed = Streamed::new(a.isa(), call, short, team)?;
+        let streamed =
+            if short.is_empty() { None } else { Some(Streamed::new(a.isa(), call, short, team)?) };
         let pass = Pass::new(a, call, &units, team)?;
         clear_unused(call);
-        streamed.run(team);
+        if let Some(streamed) = streamed {
+            streamed.run(team);
+        }
         for wave in waves(&units, |unit| pass.bytes(unit), wave_limit(team)) {
             pass.run(&units[wave], team);
         }
@@ -101,6 +100,8 @@ struct Pass<'c, A: Arithmetic> {
     /// Whether a block's values hold NaN or infinities, one flag per block of each unit.
     unusual: Buffer<bool>,
     scratch: Pool<Scratch<A>>,
+    /// Elements from one row of a score tile to the next.
+    stride: usize,
 }
 
 /// One task's work space.
@@ -138,13 +139,19 @@ impl<'c, A: Arithmetic> Pass<'c, A> {
             most_flags =
                 most_flags.max(units[wave].iter().map(|unit| unit.keys.div_ceil(KEY_BLOCK)).sum());
         }
+        let rows = units.iter().map(Unit::rows).max().unwrap_or(0).min(ROW_BLOCK);
+        let keys = units.iter().map(|unit| unit.keys).max().unwrap_or(0).min(KEY_BLOCK);
+        // An odd number of cache lines: neighbouring rows do not fall into the same cache sets.
+        let stride = keys.next_multiple_of(32) + 16;
+        let threads = if units.is_empty() { 0 } else { team.threads() };
         Ok(Pass {
             a,
             call,
             rules: Rules::new(problem),
             packed: Buffer::zeroed(most)?,
             unusual: Buffer::zeroed(most_flags)?,
-            scratch: Pool::new(team.threads(), || Scratch::new(problem))?,
+            scratch: Pool::new(threads, || Scratch::new(problem, rows, stride))?,
+            stride,
         })
     }
 
@@ -264,7 +271,7 @@ impl<'c, A: Arithmetic> Pass<'c, A> {
         let (unit, rows, keys) = (step.unit, step.rows.clone(), step.keys.clone());
         let (head_dim, head_dim_v) = (problem.head_dim(), problem.head_dim_v());
         let cols = A::pad_keys(keys.len());
-        let shape = TileShape { rows: rows.len(), cols, stride: TILE_STRIDE };
+        let shape = TileShape { rows: rows.len(), cols, stride: self.stride };
         let panel = keys.start / A::Isa::NR * A::key_panel(head_dim);
         let s = scratch.scores.as_ptr();
         // SAFETY: blocks start on panels; the scratch holds a tile of these sizes; the packed
@@ -356,19 +363,19 @@ struct Step<'u> {
 }
 
 impl<A: Arithmetic> Scratch<A> {
-    fn new(problem: &Problem<'_>) -> Result<Self> {
+    fn new(problem: &Problem<'_>, rows: usize, stride: usize) -> Result<Self> {
         let (head_dim, head_dim_v) = (problem.head_dim(), problem.head_dim_v());
         let widest = (A::Isa::NR * A::Isa::pad(head_dim.max(head_dim_v))).max(KEY_BLOCK);
         Ok(Scratch {
-            queries: Buffer::zeroed(ROW_BLOCK * A::query_stride(head_dim))?,
-            scores: Buffer::zeroed(ROW_BLOCK * TILE_STRIDE)?,
-            weights: Buffer::zeroed(A::weights(ROW_BLOCK * TILE_STRIDE))?,
-            out: Buffer::zeroed(ROW_BLOCK * A::Isa::pad(head_dim_v))?,
-            max: Buffer::zeroed(ROW_BLOCK)?,
-            sum: Buffer::zeroed(ROW_BLOCK)?,
-            alpha: Buffer::zeroed(ROW_BLOCK)?,
+            queries: Buffer::zeroed(rows * A::query_stride(head_dim))?,
+            scores: Buffer::zeroed(rows * stride)?,
+            weights: Buffer::zeroed(A::weights(rows * stride))?,
+            out: Buffer::zeroed(rows * A::Isa::pad(head_dim_v))?,
+            max: Buffer::zeroed(rows)?,
+            sum: Buffer::zeroed(rows)?,
+            alpha: Buffer::zeroed(rows)?,
             row: Buffer::zeroed(widest)?,
-            kept: Buffer::zeroed(KEY_BLOCK)?,
+            kept: Buffer::zeroed(if problem.dropout().is_some() { KEY_BLOCK } else { 0 })?,
         })
     }
 

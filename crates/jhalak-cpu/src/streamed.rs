@@ -20,7 +20,6 @@ use std::ops::Range;
 use jhalak_problem::{Forward, Problem, Result, TileClass, Visibility};
 
 use crate::arithmetic::TileShape;
-use crate::careful;
 use crate::executor::Team;
 use crate::isa::{Float, Isa};
 use crate::memory::{Buffer, Pool};
@@ -33,7 +32,9 @@ use crate::tile::softmax::{SoftmaxRows, SoftmaxStep};
 use crate::units::{Unit, WaveLimit, waves};
 
 /// Units with more rows than this go through packed operands.
-pub(crate) const MAX_ROWS: usize = 48;
+const MAX_ROWS: usize = 64;
+/// So do units with fewer keys per row: their operands fit the caches either way.
+const KEYS_PER_ROW: usize = 8;
 /// Keys per tile.
 const KEY_BLOCK: usize = 32;
 /// Keys or values of a bundle's block, unless a single head has more: they stay in L2.
@@ -80,6 +81,11 @@ struct Bundle<'u> {
     start: usize,
 }
 
+/// Whether a unit is computed here.
+pub(crate) fn suits(unit: &Unit) -> bool {
+    unit.rows() <= MAX_ROWS && unit.keys >= KEYS_PER_ROW * unit.rows()
+}
+
 /// The keys of a unit that some query sees, cut into chunks.
 #[derive(Clone)]
 struct Chunks {
@@ -106,7 +112,7 @@ impl Chunks {
 }
 
 impl<'c, I: Isa<Elem: Softcap>> Streamed<'c, I> {
-    /// Work space for these units, each of at most [`MAX_ROWS`] rows.
+    /// Work space for these units, which all [suit](suits).
     ///
     /// # Errors
     /// Out of memory.
@@ -278,33 +284,29 @@ impl<'c, I: Isa<Elem: Softcap>> Streamed<'c, I> {
         // SAFETY: the tile and the state have these sizes.
         unsafe { SoftmaxStep { isa, rows, cols, s, stride, factor, state }.run() };
         self.rules.drop_weights(tile, weights, kept);
-        let values = &block[n * KEY_BLOCK * width..][..keys * width];
-        if all_finite(isa, values) {
-            let product = Gemm {
-                isa,
-                rows,
-                cols: width,
-                depth: keys,
-                a: Left { ptr: weights.as_ptr(), row: stride, col: 1 },
-                b: Right { ptr: values.as_ptr(), panel: I::NR, row: width },
-                c: Product { ptr: outputs.as_mut_ptr(), row: width },
-                init: Init::Scale(alpha.as_ptr()),
-            };
-            // SAFETY: the slices are as large as the sizes say.
-            unsafe { product.run() };
-            return;
-        }
-        for (row, &alpha) in outputs.chunks_exact_mut(width).zip(alpha.iter()) {
-            for x in row {
-                *x = *x * alpha;
+        let values = &mut block[n * KEY_BLOCK * width..][..keys * width];
+        let spoiled =
+            if all_finite(isa, values) { Vec::new() } else { take_spoiled(values, width) };
+        let product = Gemm {
+            isa,
+            rows,
+            cols: width,
+            depth: keys,
+            a: Left { ptr: weights.as_ptr(), row: stride, col: 1 },
+            b: Right { ptr: values.as_ptr(), panel: I::NR, row: width },
+            c: Product { ptr: outputs.as_mut_ptr(), row: width },
+            init: Init::Scale(alpha.as_ptr()),
+        };
+        // SAFETY: the slices are as large as the sizes say.
+        unsafe { product.run() };
+        for (key, column, value) in spoiled {
+            for row in 0..rows {
+                let at = row * stride + key;
+                if raw_scores[at] != I::Elem::NEG_INFINITY {
+                    let o = &mut outputs[row * width + column];
+                    *o = *o + weights[at] * value;
+                }
             }
-        }
-        for (j, value) in values.chunks_exact(width).enumerate() {
-            let seen = |row: usize| {
-                let at = row * stride + j;
-                (raw_scores[at] != I::Elem::NEG_INFINITY).then_some(weights[at])
-            };
-            careful::add_value(value, outputs, width, seen);
         }
     }
 
@@ -354,6 +356,13 @@ impl<'c, I: Isa<Elem: Softcap>> Streamed<'c, I> {
     }
 }
 
+/// Puts 0 in place of NaN and infinities, which a weight of 0 would not keep from rows that do not
+/// see them; gives their row, column and value.
+fn take_spoiled<E: Float>(values: &mut [E], width: usize) -> Vec<(usize, usize, E)> {
+    let spoiled = values.iter_mut().enumerate().filter(|(_, value)| !value.is_finite());
+    spoiled.map(|(at, value)| (at / width, at % width, std::mem::replace(value, E::ZERO))).collect()
+}
+
 /// Elements of one chunk's results.
 fn part_len<I: Isa>(problem: &Problem<'_>, unit: &Unit) -> usize {
     unit.rows() * (2 + I::pad(problem.head_dim_v()))
@@ -399,7 +408,7 @@ impl<E: Float> Scratch<E> {
             alpha: Buffer::zeroed(rows)?,
             row: Buffer::zeroed(KEY_BLOCK)?,
             panel: Buffer::zeroed(I::NR * head_dim)?,
-            kept: Buffer::zeroed(KEY_BLOCK)?,
+            kept: Buffer::zeroed(if problem.dropout().is_some() { KEY_BLOCK } else { 0 })?,
         })
     }
 }
