@@ -17,6 +17,7 @@ use jhalak_problem::{DType, Matrix};
 
 use crate::arithmetic::{Arithmetic, TileShape};
 use crate::isa::{Avx512Bf16, Isa};
+use crate::pack::transpose_panel;
 use crate::tile::gemm::{Init, Product};
 use crate::tile::gemm_bf16::{PairGemm, PairSoftmaxStep, RoundTile};
 use crate::tile::softmax::{SoftmaxRows, SoftmaxStep};
@@ -26,6 +27,7 @@ use crate::tile::softmax::{SoftmaxRows, SoftmaxStep};
 pub(crate) struct Bf16Pairs(pub(crate) Avx512Bf16);
 
 const NR: usize = Avx512Bf16::NR;
+const LANES: usize = Avx512Bf16::LANES;
 
 impl Arithmetic for Bf16Pairs {
     type Isa = Avx512Bf16;
@@ -53,12 +55,8 @@ impl Arithmetic for Bf16Pairs {
     }
 
     unsafe fn pack_query(self, q: &Matrix<'_>, row: usize, dst: &mut [bf16]) {
-        let (values, padding) = dst.split_at_mut(q.cols());
-        for (c, x) in values.iter_mut().enumerate() {
-            // SAFETY: the caller's promise.
-            *x = unsafe { read(q, row, c) };
-        }
-        padding.fill(bf16::ZERO);
+        // SAFETY: the caller's promise.
+        unsafe { read_row(q, row, dst) };
     }
 
     unsafe fn pack_keys(
@@ -66,22 +64,23 @@ impl Arithmetic for Bf16Pairs {
         k: &Matrix<'_>,
         first: usize,
         count: usize,
-        _scratch: &mut [f32],
+        scratch: &mut [f32],
         dst: &mut [bf16],
     ) {
-        for (pair, dst) in dst.chunks_exact_mut(2 * NR).enumerate() {
-            for (lane, dst) in dst.chunks_exact_mut(2).enumerate() {
-                for (half, x) in dst.iter_mut().enumerate() {
-                    let c = 2 * pair + half;
-                    *x = if lane < count && c < k.cols() {
-                        // SAFETY: the caller's promise.
-                        unsafe { read(k, first + lane, c) }
-                    } else {
-                        bf16::ZERO
-                    };
-                }
-            }
+        let row = k.cols().next_multiple_of(2);
+        // SAFETY: the scratch holds NR padded rows of f32, so as many of bf16 twice over; zeros in
+        // it are numbers of either type.
+        let rows = unsafe { as_bf16(scratch) };
+        let stride = (row / 2).next_multiple_of(LANES);
+        for (lane, dst) in rows.chunks_exact_mut(2 * stride).take(count).enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe { read_row(k, first + lane, &mut dst[..row]) };
         }
+        // A pair of bf16 moves as one f32 does.
+        let panel = dst.as_mut_ptr().cast::<f32>();
+        // SAFETY: a panel holds NR pairs for each pair of columns.
+        let panel = unsafe { std::slice::from_raw_parts_mut(panel, row / 2 * NR) };
+        transpose_panel(self.0, scratch, count, stride, row / 2, panel);
     }
 
     unsafe fn pack_values(
@@ -89,23 +88,33 @@ impl Arithmetic for Bf16Pairs {
         v: &Matrix<'_>,
         first: usize,
         count: usize,
-        _scratch: &mut [f32],
+        scratch: &mut [f32],
         dst: &mut [bf16],
     ) -> bool {
         let panel = count.next_multiple_of(2) * NR;
+        // SAFETY: the scratch holds more than two rows of bf16.
+        let (even, rest) = unsafe { as_bf16(scratch) }.split_at_mut(v.cols());
+        let odd = &mut rest[..v.cols()];
         let mut usual = true;
-        for (p, dst) in dst.chunks_exact_mut(panel).enumerate() {
-            for (at, x) in dst.iter_mut().enumerate() {
-                let (n, c) = (at / (2 * NR) * 2 + at % 2, p * NR + at % (2 * NR) / 2);
-                *x = if n < count && c < v.cols() {
-                    // SAFETY: the caller's promise.
-                    unsafe { read(v, first + n, c) }
+        for n in (0..count).step_by(2) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                read_row(v, first + n, even);
+                if n + 1 < count {
+                    read_row(v, first + n + 1, odd);
                 } else {
-                    bf16::ZERO
-                };
-                let exponent = x.to_bits() & 0x7F80;
-                let subnormal = exponent == 0 && x.to_bits() & 0x7F != 0;
-                usual &= exponent != 0x7F80 && !subnormal;
+                    odd.fill(bf16::ZERO);
+                }
+            }
+            usual &= all_usual(even) && all_usual(odd);
+            for (p, (even, odd)) in even.chunks(NR).zip(odd.chunks(NR)).enumerate() {
+                let dst = &mut dst[p * panel + n * NR..][..2 * NR];
+                let (pairs, padding) = dst.split_at_mut(2 * even.len());
+                for (pair, (&a, &b)) in pairs.chunks_exact_mut(2).zip(even.iter().zip(odd)) {
+                    pair[0] = a;
+                    pair[1] = b;
+                }
+                padding.fill(bf16::ZERO);
             }
         }
         usual
@@ -194,11 +203,42 @@ impl Arithmetic for Bf16Pairs {
     }
 }
 
+/// Reads a row and fills `dst` up with zeros.
+///
 /// # Safety
-/// Host memory of bf16; the element lies inside the matrix.
+/// Host memory of bf16; the row lies inside the matrix.
 #[inline(always)]
-unsafe fn read(matrix: &Matrix<'_>, row: usize, col: usize) -> bf16 {
+unsafe fn read_row(matrix: &Matrix<'_>, row: usize, dst: &mut [bf16]) {
     debug_assert_eq!(matrix.dtype(), DType::BF16);
+    let (values, padding) = dst.split_at_mut(matrix.cols());
+    let (src, stride) = (matrix.element_ptr(row, 0).cast::<bf16>(), matrix.col_stride());
     // SAFETY: the caller's promise.
-    unsafe { matrix.element_ptr(row, col).cast::<bf16>().read_unaligned() }
+    unsafe {
+        if stride == 1 {
+            for (c, x) in values.iter_mut().enumerate() {
+                *x = src.add(c).read_unaligned();
+            }
+        } else {
+            for (c, x) in values.iter_mut().enumerate() {
+                *x = src.wrapping_offset(c as isize * stride).read_unaligned();
+            }
+        }
+    }
+    padding.fill(bf16::ZERO);
+}
+
+/// Whether all are finite, and none is flushed to 0 by the instruction.
+fn all_usual(row: &[bf16]) -> bool {
+    row.iter().fold(true, |usual, x| {
+        let (exponent, fraction) = (x.to_bits() & 0x7F80, x.to_bits() & 0x7F);
+        usual & (exponent != 0x7F80) & ((exponent != 0) | (fraction == 0))
+    })
+}
+
+/// # Safety
+/// The caller takes care of what the bits mean.
+unsafe fn as_bf16(x: &mut [f32]) -> &mut [bf16] {
+    let (ptr, len) = (x.as_mut_ptr().cast::<bf16>(), 2 * x.len());
+    // SAFETY: the same bytes; bf16 is less aligned, and any bits are a number.
+    unsafe { std::slice::from_raw_parts_mut(ptr, len) }
 }

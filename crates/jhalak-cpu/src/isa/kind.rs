@@ -44,15 +44,24 @@ impl IsaKind {
         Self::ALL.into_iter().filter(|isa| isa.is_available())
     }
 
-    /// The fastest that this machine has, or the one that the environment variable `JHALAK_ISA`
-    /// names.
+    /// The fastest that this machine has.
+    ///
+    /// Products of bf16 pairs are twice as fast as f32 on AMD, but half as fast on Intel (measured:
+    /// 93 against 179 GFLOP/s a core on a Xeon of family 6, model 207): there plain AVX-512, which
+    /// widens bf16, is the fastest.
+    pub fn best() -> IsaKind {
+        let slow = |isa: &IsaKind| *isa == IsaKind::Avx512Bf16 && is_intel();
+        Self::available().filter(|isa| !slow(isa)).last().unwrap_or(IsaKind::Scalar)
+    }
+
+    /// The [best](Self::best), or the one that the environment variable `JHALAK_ISA` names.
     ///
     /// # Errors
     /// A sentence, if `JHALAK_ISA` names none, or one that this machine lacks.
     pub fn selected() -> Result<IsaKind, String> {
         match std::env::var("JHALAK_ISA") {
             Ok(name) if !name.is_empty() => Self::named(&name),
-            _ => Ok(Self::available().last().unwrap_or(IsaKind::Scalar)),
+            _ => Ok(Self::best()),
         }
     }
 
@@ -66,6 +75,18 @@ impl IsaKind {
             "JHALAK_ISA is {isa}, which this machine lacks; it has {}",
             available.join(", ")
         ))
+    }
+}
+
+fn is_intel() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let vendor = std::arch::x86_64::__cpuid(0);
+        [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).as_flattened() == b"GenuineIntel"
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        false
     }
 }
 
