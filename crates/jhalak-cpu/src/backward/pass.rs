@@ -295,8 +295,13 @@ impl<'c, I: Isa<Elem: Softcap>> Pass<'c, I> {
         scratch: &mut Scratch<I::Elem>,
     ) {
         let (problem, wants) = (self.tiles.problem, self.tiles.wants);
-        let keys = unit.key_block(block, KEY_BLOCK);
-        let class = visibility.tile(unit.queries_of(rows.clone()), keys.clone());
+        let whole = unit.key_block(block, KEY_BLOCK);
+        let queries = unit.queries_of(rows.clone());
+        // Only the panels that some row sees.
+        let seen = visibility.keys_of(queries.clone());
+        let first = seen.start.max(whole.start) / I::NR * I::NR;
+        let keys = first..seen.end.min(whole.end).max(first);
+        let class = visibility.tile(queries, keys.clone());
         if class == TileClass::Empty {
             return;
         }
@@ -305,6 +310,9 @@ impl<'c, I: Isa<Elem: Softcap>> Pass<'c, I> {
         let cols = I::pad(keys.len());
         let shape = TileShape { rows: rows.len(), cols, stride: TILE_STRIDE };
         let at = |start: usize| self.arena.as_ptr().wrapping_add(start);
+        let key_columns = place.key_columns
+            + whole.start * head_dim.next_multiple_of(I::NR)
+            + (keys.start - whole.start) * I::NR;
         let operands = Operands {
             d,
             dv,
@@ -314,8 +322,8 @@ impl<'c, I: Isa<Elem: Softcap>> Pass<'c, I> {
             value_panels: at(place.value_panels + keys.start * head_dim_v),
             query_columns: scratch.query_columns.as_ptr(),
             dout_columns: scratch.dout_columns.as_ptr(),
-            key_columns: at(place.key_columns + keys.start * head_dim.next_multiple_of(I::NR)),
-            block_keys: keys.len(),
+            key_columns: at(key_columns),
+            block_keys: whole.len(),
             lse: at(place.lse + rows.start),
             delta: at(place.delta + rows.start),
             dq_sums: wants.dq.then(|| at(place.dq + rows.start * d)),
