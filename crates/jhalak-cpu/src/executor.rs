@@ -11,6 +11,9 @@ use crate::float_state::FloatState;
 /// Below this many floating-point operations, waking a pool costs more than it saves.
 const SERIAL_FLOPS: f64 = 3e6;
 
+/// Enough tasks that the last ones to end leave little undone.
+pub(crate) const TASKS_PER_THREAD: usize = 16;
+
 /// Where tasks run.
 #[derive(Clone, Debug)]
 pub(crate) enum Executor {
@@ -74,10 +77,8 @@ impl Team {
         self.threads
     }
 
-    /// How many rows, in tasks of `block`, keep all threads busy: enough tasks that the last ones
-    /// to end leave little undone.
+    /// How many rows, in tasks of `block`, keep all threads busy.
     pub(crate) fn rows_for_all(self, block: usize) -> usize {
-        const TASKS_PER_THREAD: usize = 16;
         if self.threads == 1 { 1 } else { self.threads * TASKS_PER_THREAD * block }
     }
 

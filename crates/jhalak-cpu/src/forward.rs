@@ -3,7 +3,7 @@
 //! ```text
 //! for each wave of (sequence, key head) that fits the memory bound:
 //!     in parallel over blocks of keys:   pack K into panels, V into padded rows
-//!     in parallel over blocks of rows:   for each visible block of keys:
+//!     in parallel over ranges of rows:   for each visible block of keys, for each block of rows:
 //!                                            S = Q·Kᵀ      masked where the tile is partial
 //!                                            P = softmax step on S
 //!                                            O = α·O + P·V
@@ -22,8 +22,9 @@ use std::ops::Range;
 use jhalak_problem::{Forward, Problem, Result, TileClass, Visibility};
 
 use crate::arithmetic::{Arithmetic, Elem, TileShape};
+use crate::caches;
 use crate::careful;
-use crate::executor::{Executor, Team};
+use crate::executor::{Executor, TASKS_PER_THREAD, Team};
 use crate::isa::{Float, Isa};
 use crate::memory::{Buffer, Pool};
 use crate::rows::{self, Store};
@@ -34,8 +35,10 @@ use crate::units::{Unit, WaveLimit, units, waves};
 
 /// Keys per tile: the score tile and the packed keys and values it meets stay in L2.
 const KEY_BLOCK: usize = 256;
-/// Rows per task.
+/// Rows per tile.
 const ROW_BLOCK: usize = 48;
+/// The most blocks of rows of a task, which meet a block of keys one after the other.
+const MOST_BLOCKS: usize = 8;
 /// Packed keys and values in flight, unless a single head is larger.
 const WAVE_BYTES: usize = 32 << 20;
 
@@ -65,6 +68,20 @@ pub(crate) fn forward<A: Arithmetic>(a: A, call: &Forward<'_>, executor: &Execut
         }
         Ok(())
     })
+}
+
+/// Rows per task: as many blocks as fill half of what a block of keys and values leaves of L2, so
+/// that these are read from farther away once for all of them; but enough tasks for all threads.
+fn task_rows<A: Arithmetic>(problem: &Problem<'_>, units: &[Unit], team: Team) -> usize {
+    let dims = problem.head_dim() + problem.head_dim_v();
+    let keys = KEY_BLOCK * dims * size_of::<A::Operand>();
+    let tile = ROW_BLOCK * KEY_BLOCK * size_of::<Elem<A>>();
+    let rows = ROW_BLOCK * dims * size_of::<Elem<A>>();
+    let fit = caches::l2_bytes().saturating_sub(keys + tile) / (2 * rows);
+    let blocks: usize = units.iter().map(|unit| unit.rows().div_ceil(ROW_BLOCK)).sum();
+    let shared = blocks / (team.threads() * TASKS_PER_THREAD);
+    let blocks = if team.threads() == 1 { fit } else { fit.min(shared) };
+    blocks.clamp(1, MOST_BLOCKS) * ROW_BLOCK
 }
 
 fn wave_limit(team: Team) -> WaveLimit {
@@ -100,6 +117,8 @@ struct Pass<'c, A: Arithmetic> {
     /// Whether a block's values hold NaN or infinities, one flag per block of each unit.
     unusual: Buffer<bool>,
     scratch: Pool<Scratch<A>>,
+    /// Rows per task, a multiple of ROW_BLOCK.
+    task_rows: usize,
     /// Elements from one row of a score tile to the next.
     stride: usize,
 }
@@ -139,7 +158,8 @@ impl<'c, A: Arithmetic> Pass<'c, A> {
             most_flags =
                 most_flags.max(units[wave].iter().map(|unit| unit.keys.div_ceil(KEY_BLOCK)).sum());
         }
-        let rows = units.iter().map(Unit::rows).max().unwrap_or(0).min(ROW_BLOCK);
+        let task_rows = task_rows::<A>(problem, units, team);
+        let rows = units.iter().map(Unit::rows).max().unwrap_or(0).min(task_rows);
         let keys = units.iter().map(|unit| unit.keys).max().unwrap_or(0).min(KEY_BLOCK);
         // An odd number of cache lines: neighbouring rows do not fall into the same cache sets.
         let stride = keys.next_multiple_of(32) + 16;
@@ -151,6 +171,7 @@ impl<'c, A: Arithmetic> Pass<'c, A> {
             packed: Buffer::zeroed(most)?,
             unusual: Buffer::zeroed(most_flags)?,
             scratch: Pool::new(threads, || Scratch::new(problem, rows, stride))?,
+            task_rows,
             stride,
         })
     }
@@ -178,10 +199,10 @@ impl<'c, A: Arithmetic> Pass<'c, A> {
             .iter()
             .enumerate()
             .flat_map(|(n, unit)| {
-                let blocks = unit.rows().div_ceil(ROW_BLOCK);
-                (0..blocks).rev().map(move |block| {
-                    let first = block * ROW_BLOCK;
-                    (n, first..unit.rows().min(first + ROW_BLOCK))
+                let ranges = unit.rows().div_ceil(self.task_rows);
+                (0..ranges).rev().map(move |range| {
+                    let first = range * self.task_rows;
+                    (n, first..unit.rows().min(first + self.task_rows))
                 })
             })
             .collect();
@@ -232,21 +253,27 @@ impl<'c, A: Arithmetic> Pass<'c, A> {
         unsafe { *self.unusual.as_ptr().add(place.flags + block) = !usual };
     }
 
-    /// Computes one block of rows.
+    /// Computes one range of rows.
     fn attend(&self, unit: &Unit, place: Place, rows: Range<usize>, scratch: &mut Scratch<A>) {
         let problem = self.call.problem();
         let visibility = problem.visibility(unit.b);
         let queries = unit.queries_of(rows.clone());
-        let seen = visibility.keys_of(queries.clone());
+        let seen = visibility.keys_of(queries);
         self.load_queries(unit, rows.clone(), scratch);
         scratch.start(rows.len(), rows.len() * A::Isa::pad(problem.head_dim_v()));
         for block in seen.start / KEY_BLOCK..seen.end.div_ceil(KEY_BLOCK) {
-            let keys = unit.key_block(block, KEY_BLOCK);
-            let keys = keys.start..keys.end.min(seen.end);
-            let class = visibility.tile(queries.clone(), keys.clone());
-            if class != TileClass::Empty {
-                let step = Step { unit, place, block, rows: rows.clone(), keys, class };
-                self.step(&step, &visibility, scratch);
+            for first in rows.clone().step_by(ROW_BLOCK) {
+                let at = first - rows.start;
+                let rows = first..rows.end.min(first + ROW_BLOCK);
+                let queries = unit.queries_of(rows.clone());
+                let keys = unit.key_block(block, KEY_BLOCK);
+                let end = keys.end.min(visibility.keys_of(queries.clone()).end);
+                let keys = keys.start..end.max(keys.start);
+                let class = visibility.tile(queries, keys.clone());
+                if class != TileClass::Empty {
+                    let step = Step { unit, place, block, rows, at, keys, class };
+                    self.step(&step, &visibility, scratch);
+                }
             }
         }
         self.finish(unit, rows, scratch);
@@ -278,7 +305,8 @@ impl<'c, A: Arithmetic> Pass<'c, A> {
         // operands of this block were written before the row tasks began.
         unsafe {
             let packed_keys = self.packed.as_ptr().add(step.place.keys + panel);
-            self.a.scores(shape, head_dim, scratch.queries.as_ptr(), packed_keys, s);
+            let queries = scratch.queries.as_ptr().add(step.at * A::query_stride(head_dim));
+            self.a.scores(shape, head_dim, queries, packed_keys, s);
         }
         let tile = Tile { unit, rows: rows.clone(), keys: keys.clone(), shape, class: step.class };
         self.rules.apply(
@@ -291,13 +319,13 @@ impl<'c, A: Arithmetic> Pass<'c, A> {
         );
         if self.unusual[step.place.flags + step.block] {
             let stride = A::Isa::pad(head_dim_v);
-            careful::step(&self.rules, &tile, scratch.careful_rows(stride), problem);
+            careful::step(&self.rules, &tile, scratch.careful_rows(step.at, stride), problem);
             return;
         }
         let factor = self.rules.exponent_factor();
         let state = SoftmaxRows {
-            max: scratch.max.as_ptr(),
-            sum: scratch.sum.as_ptr(),
+            max: scratch.max[step.at..].as_mut_ptr(),
+            sum: scratch.sum[step.at..].as_mut_ptr(),
             alpha: scratch.alpha.as_ptr(),
         };
         let weights = scratch.weights.as_ptr();
@@ -315,7 +343,8 @@ impl<'c, A: Arithmetic> Pass<'c, A> {
             let block = unit.key_block(step.block, KEY_BLOCK);
             let values = values.add(A::values(block.start, head_dim_v));
             let block_keys = block.len().next_multiple_of(2);
-            let (alpha, o) = (scratch.alpha.as_ptr(), scratch.out.as_ptr());
+            let alpha = scratch.alpha.as_ptr();
+            let o = scratch.out.as_ptr().add(step.at * A::Isa::pad(head_dim_v));
             self.a.accumulate(
                 shape,
                 keys.len(),
@@ -358,6 +387,8 @@ struct Step<'u> {
     place: Place,
     block: usize,
     rows: Range<usize>,
+    /// The first of these rows in the scratch.
+    at: usize,
     keys: Range<usize>,
     class: TileClass,
 }
@@ -366,14 +397,15 @@ impl<A: Arithmetic> Scratch<A> {
     fn new(problem: &Problem<'_>, rows: usize, stride: usize) -> Result<Self> {
         let (head_dim, head_dim_v) = (problem.head_dim(), problem.head_dim_v());
         let widest = (A::Isa::NR * A::Isa::pad(head_dim.max(head_dim_v))).max(KEY_BLOCK);
+        let tile = rows.min(ROW_BLOCK) * stride;
         Ok(Scratch {
             queries: Buffer::zeroed(rows * A::query_stride(head_dim))?,
-            scores: Buffer::zeroed(rows * stride)?,
-            weights: Buffer::zeroed(A::weights(rows * stride))?,
+            scores: Buffer::zeroed(tile)?,
+            weights: Buffer::zeroed(A::weights(tile))?,
             out: Buffer::zeroed(rows * A::Isa::pad(head_dim_v))?,
             max: Buffer::zeroed(rows)?,
             sum: Buffer::zeroed(rows)?,
-            alpha: Buffer::zeroed(rows)?,
+            alpha: Buffer::zeroed(rows.min(ROW_BLOCK))?,
             row: Buffer::zeroed(widest)?,
             kept: Buffer::zeroed(if problem.dropout().is_some() { KEY_BLOCK } else { 0 })?,
         })
@@ -388,12 +420,13 @@ impl<A: Arithmetic> Scratch<A> {
 }
 
 impl<A: Arithmetic> Scratch<A> {
-    fn careful_rows(&mut self, out_stride: usize) -> careful::Rows<'_, Elem<A>> {
+    /// The state from row `at` on.
+    fn careful_rows(&mut self, at: usize, out_stride: usize) -> careful::Rows<'_, Elem<A>> {
         careful::Rows {
             scores: &mut self.scores,
-            max: &mut self.max,
-            sum: &mut self.sum,
-            out: &mut self.out,
+            max: &mut self.max[at..],
+            sum: &mut self.sum[at..],
+            out: &mut self.out[at * out_stride..],
             out_stride,
             value: &mut self.row,
             kept: &mut self.kept,

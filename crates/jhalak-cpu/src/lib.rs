@@ -6,6 +6,7 @@ mod arithmetic_bf16;
 mod backward;
 #[doc(hidden)]
 pub mod baseline;
+mod caches;
 mod careful;
 mod dispatch;
 mod engine;
