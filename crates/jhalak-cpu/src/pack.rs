@@ -8,7 +8,8 @@
 
 use std::ops::Range;
 
-use jhalak_problem::Matrix;
+use half::f16;
+use jhalak_problem::{DType, Matrix};
 
 use crate::isa::{Float, Isa, Op};
 use crate::rows;
@@ -26,7 +27,7 @@ pub(crate) unsafe fn load_rows<I: Isa>(
     stride: usize,
     dst: &mut [I::Elem],
 ) {
-    isa.run(LoadRows { matrix, first, stride, dst: &mut dst[..count * stride] })
+    isa.run(LoadRows { isa, matrix, first, stride, dst: &mut dst[..count * stride] })
 }
 
 /// Reads the same rows of several matrices, padded as by [`load_rows`], in the order in which heads
@@ -42,10 +43,11 @@ pub(crate) unsafe fn load_side_by_side<I: Isa>(
     apart: usize,
     dst: &mut [I::Elem],
 ) {
-    isa.run(LoadSideBySide::<I> { matrices, rows, apart, dst });
+    isa.run(LoadSideBySide { isa, matrices, rows, apart, dst });
 }
 
 struct LoadSideBySide<'m, I: Isa> {
+    isa: I,
     matrices: &'m [Matrix<'m>],
     rows: Range<usize>,
     apart: usize,
@@ -61,34 +63,50 @@ impl<I: Isa> Op for LoadSideBySide<'_, I> {
             for (head, matrix) in self.matrices.iter().enumerate() {
                 let stride = I::pad(matrix.cols());
                 let dst = &mut self.dst[(head * self.apart + n) * stride..][..stride];
-                let (values, padding) = dst.split_at_mut(matrix.cols());
                 // SAFETY: the promise to `load_side_by_side`.
-                unsafe { rows::load_here(matrix, row, 0, values) };
-                padding.fill(I::Elem::ZERO);
+                unsafe { load_row(self.isa, matrix, row, dst) };
             }
         }
     }
 }
 
-struct LoadRows<'m, E> {
+struct LoadRows<'m, I: Isa> {
+    isa: I,
     matrix: &'m Matrix<'m>,
     first: usize,
     stride: usize,
-    dst: &'m mut [E],
+    dst: &'m mut [I::Elem],
 }
 
-impl<E: Float> Op for LoadRows<'_, E> {
+impl<I: Isa> Op for LoadRows<'_, I> {
     type Output = ();
 
     #[inline(always)]
     fn eval(self) {
         for (n, row) in self.dst.chunks_exact_mut(self.stride).enumerate() {
-            let (values, padding) = row.split_at_mut(self.matrix.cols());
             // SAFETY: the promise to `load_rows`.
-            unsafe { rows::load_here(self.matrix, self.first + n, 0, values) };
-            padding.fill(E::ZERO);
+            unsafe { load_row(self.isa, self.matrix, self.first + n, row) };
         }
     }
+}
+
+/// Reads a row, and fills `dst` up with zeros.
+///
+/// # Safety
+/// Host memory; the row lies inside the matrix.
+#[inline(always)]
+unsafe fn load_row<I: Isa>(isa: I, matrix: &Matrix<'_>, row: usize, dst: &mut [I::Elem]) {
+    let (values, padding) = dst.split_at_mut(matrix.cols());
+    let in_vectors = matrix.dtype() == DType::F16 && matrix.col_stride() == 1;
+    let whole = if in_vectors { values.len() / I::LANES * I::LANES } else { 0 };
+    let src = matrix.element_ptr(row, 0).cast::<f16>();
+    for (n, x) in values[..whole].chunks_exact_mut(I::LANES).enumerate() {
+        // SAFETY: the caller's promise.
+        unsafe { isa.store(x.as_mut_ptr(), isa.widen_f16(src.add(n * I::LANES))) };
+    }
+    // SAFETY: as above.
+    unsafe { rows::load_here(matrix, row, whole, &mut values[whole..]) };
+    padding.fill(I::Elem::ZERO);
 }
 
 /// Whether all elements, a multiple of LANES of them, are finite.

@@ -109,7 +109,7 @@ pub(crate) unsafe fn store<E: Float>(
     how: Store,
 ) {
     // SAFETY: the caller's promise.
-    unsafe { store_here(matrix, row, src, factor, how) }
+    unsafe { store_here(matrix, row, 0, src, factor, how) }
 }
 
 /// [`store`] with these instructions.
@@ -124,33 +124,49 @@ pub(crate) unsafe fn store_with<I: Isa>(
     factor: I::Elem,
     how: Store,
 ) {
-    isa.run(StoreRow { matrix, row, src, factor, how });
+    isa.run(StoreRow { isa, matrix, row, src, factor, how });
 }
 
-struct StoreRow<'m, E> {
+struct StoreRow<'m, I: Isa> {
+    isa: I,
     matrix: &'m MatrixMut<'m>,
     row: usize,
-    src: &'m [E],
-    factor: E,
+    src: &'m [I::Elem],
+    factor: I::Elem,
     how: Store,
 }
 
-impl<E: Float> Op for StoreRow<'_, E> {
+impl<I: Isa> Op for StoreRow<'_, I> {
     type Output = ();
 
     #[inline(always)]
     fn eval(self) {
-        // SAFETY: the promise to `store_with`.
-        unsafe { store_here(self.matrix, self.row, self.src, self.factor, self.how) }
+        let StoreRow { isa, matrix, row, src, factor, how } = self;
+        let in_vectors = matrix.dtype() == DType::F16 && matrix.col_stride() == 1;
+        let whole = if in_vectors { src.len() / I::LANES * I::LANES } else { 0 };
+        let (vectors, rest) = src.split_at(whole);
+        let dst = matrix.element_ptr(row, 0).cast::<f16>();
+        let scale = isa.splat(factor);
+        // SAFETY: the promise to `store_with`; f16 is never added to.
+        unsafe {
+            for (n, x) in vectors.chunks_exact(I::LANES).enumerate() {
+                let x = isa.mul(isa.load(x.as_ptr()), scale);
+                isa.narrow_f16(dst.add(n * I::LANES), x);
+            }
+            store_here(matrix, row, whole, rest, factor, how);
+        }
     }
 }
 
+/// [`store`] from column `first` on.
+///
 /// # Safety
 /// As [`store`].
 #[inline(always)]
 unsafe fn store_here<E: Float>(
     matrix: &MatrixMut<'_>,
     row: usize,
+    first: usize,
     src: &[E],
     factor: E,
     how: Store,
@@ -158,8 +174,8 @@ unsafe fn store_here<E: Float>(
     if src.is_empty() {
         return;
     }
-    debug_assert!(row < matrix.rows() && src.len() <= matrix.cols());
-    let dst = matrix.element_ptr(row, 0);
+    debug_assert!(row < matrix.rows() && first + src.len() <= matrix.cols());
+    let dst = matrix.element_ptr(row, first);
     let stride = matrix.col_stride();
     // SAFETY: the caller's promise.
     unsafe {

@@ -18,6 +18,7 @@ mod x86;
 use std::fmt::Debug;
 use std::ops::{Add, Mul, Neg, Sub};
 
+use half::f16;
 pub use kind::IsaKind;
 pub(crate) use scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
@@ -127,6 +128,37 @@ pub(crate) trait Isa: Copy + Send + Sync + Debug + 'static {
     fn reduce_max(self, x: Self::Vec) -> Self::Elem;
     fn reduce_add(self, x: Self::Vec) -> Self::Elem;
 
+    /// A vector of f16 numbers, widened.
+    ///
+    /// # Safety
+    /// [`LANES`](Self::LANES) numbers of 16 bits from `ptr` on are readable; any alignment.
+    #[inline(always)]
+    unsafe fn widen_f16(self, ptr: *const f16) -> Self::Vec {
+        let mut wide = [Self::Elem::ZERO; MAX_LANES];
+        for (n, x) in wide.iter_mut().enumerate().take(Self::LANES) {
+            // SAFETY: the caller's promise.
+            *x = Self::Elem::from_f32(unsafe { ptr.add(n).read_unaligned() }.to_f32());
+        }
+        // SAFETY: the array holds a vector.
+        unsafe { self.load(wide.as_ptr()) }
+    }
+
+    /// Writes a vector as f16 numbers, rounded to nearest even.
+    ///
+    /// # Safety
+    /// [`LANES`](Self::LANES) numbers of 16 bits from `ptr` on are writable; any alignment.
+    #[inline(always)]
+    unsafe fn narrow_f16(self, ptr: *mut f16, x: Self::Vec) {
+        let mut wide = [Self::Elem::ZERO; MAX_LANES];
+        // SAFETY: the array holds a vector; the caller's promise.
+        unsafe {
+            self.store(wide.as_mut_ptr(), x);
+            for (n, x) in wide.iter().enumerate().take(Self::LANES) {
+                ptr.add(n).write_unaligned(f16::from_f32(x.to_f32()));
+            }
+        }
+    }
+
     /// Writes the first `count` (at most LANES) columns of a block of LANES × LANES elements as
     /// rows.
     ///
@@ -153,6 +185,9 @@ pub(crate) trait Isa: Copy + Send + Sync + Debug + 'static {
     /// Runs `op` compiled for these instructions.
     fn run<O: Op>(self, op: O) -> O::Output;
 }
+
+/// The longest vector of any instruction set.
+const MAX_LANES: usize = 16;
 
 /// A factor inside a power of two, in two parts: rounding it to one, or its product with x, would
 /// cost as many ulp of the power as the exponent is large.

@@ -124,3 +124,48 @@ fn max_gives_its_second_operand_for_nan_and_reductions_pass_over_it() {
     }
     for_each_f32_isa!(check);
 }
+
+struct Halves<'x, I: Isa> {
+    isa: I,
+    halves: &'x mut [f16],
+    wide: &'x mut [I::Elem],
+}
+
+impl<I: Isa> Op for Halves<'_, I> {
+    type Output = ();
+    #[inline(always)]
+    fn eval(self) {
+        let pairs =
+            self.halves.chunks_exact_mut(I::LANES).zip(self.wide.chunks_exact_mut(I::LANES));
+        for (halves, wide) in pairs {
+            // SAFETY: both chunks are one vector long.
+            unsafe {
+                let x = self.isa.load(wide.as_ptr());
+                self.isa.store(wide.as_mut_ptr(), self.isa.widen_f16(halves.as_ptr()));
+                self.isa.narrow_f16(halves.as_mut_ptr(), x);
+            }
+        }
+    }
+}
+
+#[test]
+fn halves_are_widened_and_rounded_as_defined() {
+    fn check<I: Isa>(isa: I) {
+        let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+        // Each half, and numbers between it and the next: to be rounded down, to even, and up.
+        for step in [0u32, 0x0800, 0x1000, 0x1001, 0x1FFF] {
+            let near = |x: &f16| f32::from_bits(x.to_f32().to_bits() + step);
+            let numbers: Vec<f32> = all.iter().map(near).collect();
+            let mut wide: Vec<I::Elem> = numbers.iter().map(|&x| I::Elem::from_f32(x)).collect();
+            let mut halves = all.clone();
+            isa.run(Halves { isa, halves: &mut halves, wide: &mut wide });
+            for (n, &x) in numbers.iter().enumerate() {
+                let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+                assert!(same(wide[n].to_f32(), all[n].to_f32()), "{isa:?} {n:#x}");
+                let (ours, theirs) = (halves[n].to_f32(), f16::from_f32(x).to_f32());
+                assert!(same(ours, theirs), "{isa:?} {x:e}: {ours:e}, not {theirs:e}");
+            }
+        }
+    }
+    for_each_f32_isa!(check);
+}

@@ -2,6 +2,8 @@
 
 use std::arch::x86_64::*;
 
+use half::f16;
+
 use super::{EXP2, ExpFactor, Isa, Op};
 
 /// 256-bit vectors with fused multiply-add.
@@ -208,6 +210,21 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn widen_f16(self, ptr: *const f16) -> __m256 {
+        // SAFETY: the caller's promise, and the token, which proves f16c.
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(ptr.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn narrow_f16(self, ptr: *mut f16, x: __m256) {
+        // SAFETY: as above.
+        unsafe {
+            let x = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
+            _mm_storeu_si128(ptr.cast(), x);
+        }
+    }
+
+    #[inline(always)]
     unsafe fn transpose(
         self,
         src: *const f32,
@@ -352,6 +369,21 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn widen_f16(self, ptr: *const f16) -> __m512 {
+        // SAFETY: the caller's promise, and the token.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(ptr.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn narrow_f16(self, ptr: *mut f16, x: __m512) {
+        // SAFETY: as above.
+        unsafe {
+            let x = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
+            _mm256_storeu_si256(ptr.cast(), x);
+        }
+    }
+
+    #[inline(always)]
     unsafe fn transpose(
         self,
         src: *const f32,
@@ -447,6 +479,18 @@ impl Isa for Avx512Bf16 {
     #[inline(always)]
     fn reduce_add(self, x: __m512) -> f32 {
         self.0.reduce_add(x)
+    }
+
+    #[inline(always)]
+    unsafe fn widen_f16(self, ptr: *const f16) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.widen_f16(ptr) }
+    }
+
+    #[inline(always)]
+    unsafe fn narrow_f16(self, ptr: *mut f16, x: __m512) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.narrow_f16(ptr, x) }
     }
 
     #[inline(always)]
