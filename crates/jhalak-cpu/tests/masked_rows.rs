@@ -235,7 +235,9 @@ fn windows_that_miss_whole_tiles_equal_the_reference() {
 #[test]
 fn softcap_and_ragged_ends_do_not_uncover_padding() {
     everywhere(|isa, dtype| {
-        for (queries, keys) in [(65, 65), (704, 704), (3, 257), (97, 129)] {
+        // The largest as reported, in f32.
+        let largest = if dtype == DType::F32 { 704 } else { 257 };
+        for (queries, keys) in [(65, 65), (largest, largest), (3, 257), (97, 129)] {
             let base = Case { dtype, softcap: 1.0, ..Case::dense(1, queries, keys, 1, 16) };
             for case in [base.clone(), Case { causal: true, ..base.clone() }] {
                 check(&case, &Ask::default(), isa, 2).unwrap();

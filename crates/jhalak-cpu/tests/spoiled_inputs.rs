@@ -134,7 +134,7 @@ proptest! {
     /// Spoiled tiles next to sound ones.
     #[test]
     fn nan_in_one_tile_leaves_the_others_sound(
-        case in any_case(&[DType::F32, DType::F16, DType::BF16], 600),
+        case in any_case(&[DType::F32, DType::F16, DType::BF16], 400),
         which in 1..64u8,
         threads in 1..3usize,
     ) {
