@@ -1,33 +1,32 @@
-//! Few queries against many keys (decoding): each key and value is read once, and no packed copy
-//! of them is kept.
+//! Few queries against many keys (decoding): each key and value is read once, from where it lies,
+//! and nothing is packed.
 //!
 //! ```text
 //! in parallel over bundles of heads and chunks of their keys:
-//!     for each block of keys:   read K of all heads, as it lies in memory
-//!                               for each head:  S = Q·Kᵀ, masked
-//!                               read V of all heads
+//!     for each block of keys:   S = Q·Kᵀ of all heads, masked
+//!                               look for NaN and infinities in V of all heads
 //!                               for each head:  P = softmax step on S,  O = α·O + P·V
 //! in parallel over (sequence, key head):   merge the chunks, out = O / l,  lse = m + ln l
 //! ```
 //!
 //! All query heads that read a key head are rows of the same tile, so grouped-query attention reads
 //! keys and values once. Heads that lie next to each other are read together, since memory is
-//! fastest in order. Long contexts are cut into chunks, so that one head has work for many threads
+//! fastest in order. Rows that cannot be read a vector at a time are copied first. Long contexts are cut into chunks, so that one head has work for many threads
 //! (flash-decoding: Dao et al., 2023). The cut depends on the lengths only, never on the threads.
 
 use std::ops::Range;
 
-use jhalak_problem::{Forward, Problem, Result, TileClass, Visibility};
+use jhalak_problem::{Forward, Matrix, Problem, Result, TileClass};
 
 use crate::arithmetic::TileShape;
 use crate::executor::Team;
 use crate::isa::{Float, Isa};
 use crate::memory::{Buffer, Pool};
-use crate::pack::{all_finite, load_rows, load_side_by_side, transpose_panel};
+use crate::pack::{load_rows, load_side_by_side};
 use crate::rows::{self, Store};
 use crate::scores::{Rules, Tile};
 use crate::softcap::Softcap;
-use crate::tile::gemm::{Gemm, Init, Left, Product, Right};
+use crate::tile::in_place::{Outputs, Rows, Scores, all_finite};
 use crate::tile::softmax::{SoftmaxRows, SoftmaxStep};
 use crate::units::{Unit, WaveLimit, waves};
 
@@ -59,18 +58,16 @@ pub(crate) struct Streamed<'c, I: Isa> {
 
 /// One task's work space.
 struct Scratch<E> {
-    /// Of each head of a bundle: its queries, its tile of scores, and these before they became
-    /// weights.
+    /// Of each head of a bundle: its queries, and its tile of scores, which become weights.
     queries: Buffer<E>,
     scores: Buffer<E>,
+    /// One head's scores before they became weights, where these are needed beside them.
     raw_scores: Buffer<E>,
-    /// A block of k or v, head by head.
+    /// A block of k or v, head by head, where it cannot be read in place.
     block: Buffer<E>,
     alpha: Buffer<E>,
     /// A row of bias or mask.
     row: Buffer<E>,
-    /// NR keys, transposed.
-    panel: Buffer<E>,
     kept: Buffer<bool>,
 }
 
@@ -174,6 +171,7 @@ impl<'c, I: Isa<Elem: Softcap>> Streamed<'c, I> {
         }
         let (k, v): (Vec<_>, Vec<_>) =
             units.iter().map(|u| (problem.k(u.b, u.head_k), problem.v(u.b, u.head_k))).unzip();
+        let mut heads = Vec::with_capacity(units.len());
         let visibility = problem.visibility(unit.b);
         let seen = Chunks::of(problem, unit).keys(chunk);
         for first in seen.clone().step_by(KEY_BLOCK) {
@@ -191,15 +189,24 @@ impl<'c, I: Isa<Elem: Softcap>> Streamed<'c, I> {
                 shape,
                 class,
             };
-            // SAFETY: the keys lie inside k and v.
-            unsafe { load_side_by_side(self.isa, &k, keys.clone(), KEY_BLOCK, &mut scratch.block) };
+            self.read(&k, &keys, &mut scratch.block, &mut heads);
+            self.scores(&heads, shape, keys.len(), scratch);
             for n in 0..units.len() {
-                self.scores(&tile(n), n, &visibility, scratch);
+                let Scratch { scores, row, .. } = &mut *scratch;
+                let scores = &mut scores[tile_of(n, unit.rows())];
+                self.rules.apply(self.isa, &tile(n), &visibility, scores, row, None);
             }
-            // SAFETY: as above.
-            unsafe { load_side_by_side(self.isa, &v, keys.clone(), KEY_BLOCK, &mut scratch.block) };
-            for n in 0..units.len() {
-                self.accumulate(&tile(n), n, self.part(bundle, n, chunk), scratch);
+            self.read(&v, &keys, &mut scratch.block, &mut heads);
+            let width = I::pad(problem.head_dim_v());
+            // SAFETY: the rows were found readable.
+            let finite = unsafe { all_finite(self.isa, &heads, keys.len(), width) };
+            for (n, &values) in heads.iter().enumerate() {
+                let part = self.part(bundle, n, chunk);
+                if finite {
+                    self.accumulate(&tile(n), n, part, values, scratch);
+                } else {
+                    self.accumulate_spoiled(&tile(n), n, part, &v[n], scratch);
+                }
             }
         }
     }
@@ -228,80 +235,114 @@ impl<'c, I: Isa<Elem: Softcap>> Streamed<'c, I> {
         }
     }
 
-    /// The scores of head `n`, whose keys are in the scratch.
-    fn scores(
+    /// Rows `keys` of each matrix: in place, or copied to `block`.
+    fn read(
         &self,
-        tile: &Tile<'_>,
-        n: usize,
-        visibility: &Visibility,
-        scratch: &mut Scratch<I::Elem>,
+        matrices: &[Matrix<'_>],
+        keys: &Range<usize>,
+        block: &mut [I::Elem],
+        heads: &mut Vec<Rows>,
     ) {
-        let (isa, TileShape { rows, stride: s_row, .. }) = (self.isa, tile.shape);
-        let depth = self.call.problem().head_dim();
-        let stride = I::pad(depth);
-        let Scratch { queries, scores, raw_scores, block, row, panel, .. } = scratch;
-        let at = n * rows * s_row..(n + 1) * rows * s_row;
-        let scores = &mut scores[at.clone()];
-        for first in (0..tile.keys.len()).step_by(I::NR) {
-            let keys = I::NR.min(tile.keys.len() - first);
-            let rows_of_k = &mut block[(n * KEY_BLOCK + first) * stride..];
-            transpose_panel(isa, rows_of_k, keys, stride, depth, panel);
-            let product = Gemm {
-                isa,
-                rows,
-                cols: I::pad(keys),
-                depth,
-                a: Left { ptr: queries[n * rows * stride..].as_ptr(), row: stride, col: 1 },
-                b: Right { ptr: panel.as_ptr(), panel: depth * I::NR, row: I::NR },
-                c: Product { ptr: scores[first..].as_mut_ptr(), row: s_row },
-                init: Init::Zero,
-            };
-            // SAFETY: the scratch holds the queries, the panel and the tile.
-            unsafe { product.run() };
+        heads.clear();
+        heads.extend(matrices.iter().map_while(|m| Rows::of_matrix::<I>(m, keys.start)));
+        if heads.len() == matrices.len() {
+            return;
         }
-        self.rules.apply(isa, tile, visibility, scores, row, None);
-        raw_scores[at].copy_from_slice(scores);
+        heads.clear();
+        // SAFETY: the keys lie inside k and v.
+        unsafe { load_side_by_side(self.isa, matrices, keys.clone(), KEY_BLOCK, block) };
+        let stride = I::pad(matrices[0].cols());
+        heads.extend(
+            (0..matrices.len()).map(|n| Rows::of_slice(&block[n * KEY_BLOCK * stride..], stride)),
+        );
     }
 
-    /// The softmax step of head `n`, and its product with the values, which are in the scratch.
+    /// The raw scores of all heads. Columns of the tile beyond the keys are 0.
+    fn scores(
+        &self,
+        heads: &[Rows],
+        shape: TileShape,
+        keys: usize,
+        scratch: &mut Scratch<I::Elem>,
+    ) {
+        let TileShape { rows, cols, stride } = shape;
+        if keys < cols {
+            scratch.scores[..heads.len() * rows * stride].fill(I::Elem::ZERO);
+        }
+        let products = Scores {
+            isa: self.isa,
+            heads,
+            keys,
+            rows,
+            depth: I::pad(self.call.problem().head_dim()),
+            queries: scratch.queries.as_ptr(),
+            s: scratch.scores.as_ptr(),
+            stride,
+        };
+        // SAFETY: the scratch holds the queries and tiles of so many heads.
+        unsafe { products.run() };
+    }
+
+    /// The softmax step of head `n`, and its product with the values.
     fn accumulate(
         &self,
         tile: &Tile<'_>,
         n: usize,
         part: &mut [I::Elem],
+        values: Rows,
         scratch: &mut Scratch<I::Elem>,
     ) {
         let (isa, TileShape { rows, cols, stride }) = (self.isa, tile.shape);
-        let (keys, width) = (tile.keys.len(), I::pad(self.call.problem().head_dim_v()));
-        let at = n * rows * stride..(n + 1) * rows * stride;
-        let Scratch { scores, raw_scores, block, alpha, kept, .. } = scratch;
-        let (weights, raw_scores) = (&mut scores[at.clone()], &raw_scores[at]);
+        let weights = scratch.scores[tile_of(n, rows)].as_mut_ptr();
         let (max, rest) = part.split_at_mut(rows);
         let (sum, outputs) = rest.split_at_mut(rows);
-        let state =
-            SoftmaxRows { max: max.as_mut_ptr(), sum: sum.as_mut_ptr(), alpha: alpha.as_ptr() };
-        let (s, factor) = (weights.as_mut_ptr(), self.rules.exponent_factor());
+        let alpha = scratch.alpha.as_ptr();
+        let state = SoftmaxRows { max: max.as_mut_ptr(), sum: sum.as_mut_ptr(), alpha };
+        let factor = self.rules.exponent_factor();
         // SAFETY: the tile and the state have these sizes.
-        unsafe { SoftmaxStep { isa, rows, cols, s, stride, factor, state }.run() };
-        self.rules.drop_weights(tile, weights, kept);
-        let values = &mut block[n * KEY_BLOCK * width..][..keys * width];
-        let spoiled =
-            if all_finite(isa, values) { Vec::new() } else { take_spoiled(values, width) };
-        let product = Gemm {
+        unsafe { SoftmaxStep { isa, rows, cols, s: weights, stride, factor, state }.run() };
+        let Scratch { scores, kept, .. } = scratch;
+        self.rules.drop_weights(tile, &mut scores[tile_of(n, rows)], kept);
+        let product = Outputs {
             isa,
+            values,
+            keys: tile.keys.len(),
             rows,
-            cols: width,
-            depth: keys,
-            a: Left { ptr: weights.as_ptr(), row: stride, col: 1 },
-            b: Right { ptr: values.as_ptr(), panel: I::NR, row: width },
-            c: Product { ptr: outputs.as_mut_ptr(), row: width },
-            init: Init::Scale(alpha.as_ptr()),
+            width: I::pad(self.call.problem().head_dim_v()),
+            weights,
+            stride,
+            alpha,
+            o: outputs.as_mut_ptr(),
         };
         // SAFETY: the slices are as large as the sizes say.
         unsafe { product.run() };
+    }
+
+    /// [`accumulate`](Self::accumulate) where some of the values are NaN or infinite.
+    fn accumulate_spoiled(
+        &self,
+        tile: &Tile<'_>,
+        n: usize,
+        part: &mut [I::Elem],
+        v: &Matrix<'_>,
+        scratch: &mut Scratch<I::Elem>,
+    ) {
+        let (rows, keys) = (tile.shape.rows, tile.keys.clone());
+        let width = I::pad(v.cols());
+        let at = n * KEY_BLOCK * width;
+        let block = &mut scratch.block[at..][..keys.len() * width];
+        // SAFETY: the keys lie inside v.
+        unsafe { load_rows(self.isa, v, keys.start, keys.len(), width, block) };
+        let spoiled = take_spoiled(block, width);
+        let values = Rows::of_slice(block, width);
+        let Scratch { scores, raw_scores, .. } = scratch;
+        raw_scores[tile_of(0, rows)].copy_from_slice(&scores[tile_of(n, rows)]);
+        self.accumulate(tile, n, part, values, scratch);
+        let (weights, raw_scores) = (&scratch.scores[tile_of(n, rows)], &scratch.raw_scores);
+        let outputs = &mut part[2 * rows..];
         for (key, column, value) in spoiled {
             for row in 0..rows {
-                let at = row * stride + key;
+                let at = row * tile.shape.stride + key;
                 if raw_scores[at] != I::Elem::NEG_INFINITY {
                     let o = &mut outputs[row * width + column];
                     *o = *o + weights[at] * value;
@@ -403,12 +444,16 @@ impl<E: Float> Scratch<E> {
         Ok(Scratch {
             queries: Buffer::zeroed(heads * rows * I::pad(head_dim))?,
             scores: Buffer::zeroed(heads * rows * KEY_BLOCK)?,
-            raw_scores: Buffer::zeroed(heads * rows * KEY_BLOCK)?,
+            raw_scores: Buffer::zeroed(rows * KEY_BLOCK)?,
             block: Buffer::zeroed(heads * KEY_BLOCK * I::pad(head_dim.max(head_dim_v)))?,
             alpha: Buffer::zeroed(rows)?,
             row: Buffer::zeroed(KEY_BLOCK)?,
-            panel: Buffer::zeroed(I::NR * head_dim)?,
             kept: Buffer::zeroed(if problem.dropout().is_some() { KEY_BLOCK } else { 0 })?,
         })
     }
+}
+
+/// Where the tile of head `n` is.
+fn tile_of(n: usize, rows: usize) -> Range<usize> {
+    n * rows * KEY_BLOCK..(n + 1) * rows * KEY_BLOCK
 }

@@ -18,7 +18,7 @@ mod x86;
 use std::fmt::Debug;
 use std::ops::{Add, Mul, Neg, Sub};
 
-use half::f16;
+use half::{bf16, f16};
 pub use kind::IsaKind;
 pub(crate) use scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
@@ -134,6 +134,21 @@ pub(crate) trait Isa: Copy + Send + Sync + Debug + 'static {
     /// [`LANES`](Self::LANES) numbers of 16 bits from `ptr` on are readable; any alignment.
     #[inline(always)]
     unsafe fn widen_f16(self, ptr: *const f16) -> Self::Vec {
+        let mut wide = [Self::Elem::ZERO; MAX_LANES];
+        for (n, x) in wide.iter_mut().enumerate().take(Self::LANES) {
+            // SAFETY: the caller's promise.
+            *x = Self::Elem::from_f32(unsafe { ptr.add(n).read_unaligned() }.to_f32());
+        }
+        // SAFETY: the array holds a vector.
+        unsafe { self.load(wide.as_ptr()) }
+    }
+
+    /// A vector of bf16 numbers, widened.
+    ///
+    /// # Safety
+    /// [`LANES`](Self::LANES) numbers of 16 bits from `ptr` on are readable; any alignment.
+    #[inline(always)]
+    unsafe fn widen_bf16(self, ptr: *const bf16) -> Self::Vec {
         let mut wide = [Self::Elem::ZERO; MAX_LANES];
         for (n, x) in wide.iter_mut().enumerate().take(Self::LANES) {
             // SAFETY: the caller's promise.

@@ -169,3 +169,37 @@ fn halves_are_widened_and_rounded_as_defined() {
     }
     for_each_f32_isa!(check);
 }
+
+struct Brains<'x, I: Isa> {
+    isa: I,
+    numbers: &'x [bf16],
+    wide: &'x mut [I::Elem],
+}
+
+impl<I: Isa> Op for Brains<'_, I> {
+    type Output = ();
+    #[inline(always)]
+    fn eval(self) {
+        for (numbers, wide) in
+            self.numbers.chunks_exact(I::LANES).zip(self.wide.chunks_exact_mut(I::LANES))
+        {
+            // SAFETY: both chunks are one vector long.
+            unsafe { self.isa.store(wide.as_mut_ptr(), self.isa.widen_bf16(numbers.as_ptr())) };
+        }
+    }
+}
+
+#[test]
+fn every_bf16_is_widened_to_its_value() {
+    fn check<I: Isa>(isa: I) {
+        let all: Vec<bf16> = (0..=u16::MAX).map(bf16::from_bits).collect();
+        let mut wide = vec![I::Elem::ZERO; all.len()];
+        isa.run(Brains { isa, numbers: &all, wide: &mut wide });
+        for (x, wide) in all.iter().zip(wide) {
+            let (x, wide) = (x.to_f32(), wide.to_f32());
+            assert!(x == wide || (x.is_nan() && wide.is_nan()), "{isa:?} {x} {wide}");
+            assert_eq!(x.is_sign_negative(), wide.is_sign_negative(), "{isa:?} {x}");
+        }
+    }
+    for_each_f32_isa!(check);
+}
