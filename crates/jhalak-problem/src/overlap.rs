@@ -38,6 +38,13 @@ pub(crate) fn views_overlap(a: &TensorView<'_>, b: &TensorView<'_>) -> bool {
     };
     // Measured from its lowest element, a view has positive strides only.
     let (low_a, low_b) = (lowest(a, extent_a, size_a), lowest(b, extent_b, size_b));
+    let end = |low: i128, extent: (i128, i128), size: i128| {
+        let elements = extent.1.saturating_sub(extent.0).saturating_add(1);
+        low.saturating_add(elements.saturating_mul(size))
+    };
+    if end(low_a, extent_a, size_a) <= low_b || end(low_b, extent_b, size_b) <= low_a {
+        return false;
+    }
     let mut terms = Vec::new();
     let mut difference = low_a - low_b;
     for term in byte_terms(a.layout(), size_a) {
