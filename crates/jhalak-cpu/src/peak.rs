@@ -1,6 +1,9 @@
-//! What the machine can do at most: multiply-adds in registers, for figures in shares of the peak.
+//! What the machine can do at most: multiply-adds in registers and reads from memory, for figures in
+//! shares of the peak.
 
 use std::hint::black_box;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::dispatch::with_f32_isa;
@@ -41,6 +44,37 @@ pub fn bf16_gflops(threads: usize, time: Duration) -> Option<f64> {
         let _ = (threads, time);
         None
     }
+}
+
+/// Numbers that each thread reads from memory, 256 MiB: much more than its share of any cache.
+const READ: usize = 32 << 20;
+
+/// The rate of reads from memory in bytes a second, on `threads` threads that start together, for
+/// `time` or a little more: the best round of it. A round ends with the last thread.
+///
+/// # Panics
+/// If a thread cannot be started.
+pub fn read_bandwidth(threads: usize, time: Duration) -> f64 {
+    let (together, over) = (Barrier::new(threads), AtomicBool::new(false));
+    on_threads(threads, || {
+        // Written by the thread that reads it: its memory is near.
+        let numbers = vec![1u64; READ];
+        let start = Instant::now();
+        let mut best = 0f64;
+        while !over.load(Ordering::Relaxed) {
+            together.wait();
+            let round = Instant::now();
+            black_box(black_box(&numbers).iter().fold(0u64, |sum, &x| sum.wrapping_add(x)));
+            together.wait();
+            best = best.max(size_of_val(&numbers[..]) as f64 / round.elapsed().as_secs_f64());
+            if start.elapsed() >= time {
+                over.store(true, Ordering::Relaxed);
+            }
+            // Everyone sees the same before the next round.
+            together.wait();
+        }
+        best
+    })
 }
 
 fn on_threads(threads: usize, rate: impl Fn() -> f64 + Sync) -> f64 {
@@ -154,6 +188,14 @@ mod tests {
         }
         if let Some(peak) = bf16_gflops(1, BRIEFLY) {
             assert!(peak > 0.0 && peak.is_finite(), "{peak}");
+        }
+    }
+
+    #[test]
+    fn reads_have_a_positive_and_finite_rate() {
+        for threads in [1, 2] {
+            let rate = read_bandwidth(threads, BRIEFLY);
+            assert!(rate > 0.0 && rate.is_finite(), "{threads} {rate}");
         }
     }
 
