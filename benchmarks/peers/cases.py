@@ -113,7 +113,7 @@ QUICK = {
     "f32 H32/8 S2048 D128 causal forward",
     "bf16 H8 S512 D128 full forward",
     "bf16 H8 S2048 D128 causal forward",
-    "f16 H8 S2048 D128 full forward",
+    "f16 H8 S512 D128 full forward",
     "f32 H8 S2048 D128 full backward",
     "f32 H8 S2048 D128 causal backward",
     "f32 H32/8 S4096 D128 full decode",

@@ -72,7 +72,7 @@ class Rates:
 
     def too_slow(self, peer: str, case: Case) -> str | None:
         seconds = self.rates.get((peer, case.dtype, case.direction), 0.0) * case.flops
-        return f"would take {seconds:.0f} s a call" if seconds > self.longest_call else None
+        return f"takes {seconds:.0f} s a call" if seconds > self.longest_call else None
 
 
 def measure(case: Case, workers: dict[str, Worker], rates: Rates) -> dict[str, dict]:
@@ -94,8 +94,11 @@ def measure(case: Case, workers: dict[str, Worker], rates: Rates) -> dict[str, d
         if wrong := difference(ours, answer["values"], case.tolerance):
             results[peer] = {"error": wrong}
             continue
-        samples[peer] = Samples(answer["seconds"])
         rates.learn(peer, case, answer["seconds"])
+        if reason := rates.too_slow(peer, case):
+            results[peer] = {"missing": reason}
+            continue
+        samples[peer] = Samples(answer["seconds"])
         if answer["seconds"] > SLOW * next(iter(samples.values())).once:
             samples[peer].wanted = SLOW_SAMPLES
     while waiting := [peer for peer, some in samples.items() if not some.is_complete()]:

@@ -4,9 +4,6 @@
 #[allow(dead_code, reason = "the attention benchmark needs the rest")]
 #[path = "attention/cases.rs"]
 mod cases;
-#[allow(dead_code, reason = "as above")]
-#[path = "attention/machine.rs"]
-mod machine;
 #[path = "attention/tensors.rs"]
 mod tensors;
 
@@ -40,7 +37,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     };
     let engine = Engine::new()?.threads(threads)?;
     let version = format!("jhalak {}, {}", env!("CARGO_PKG_VERSION"), engine.isa());
-    println!("{}", json!({ "version": version, "machine": machine::describe() }));
+    println!("{}", json!({ "version": version }));
     let mut tensors = None;
     for line in std::io::stdin().lines() {
         let request: Value = serde_json::from_str(&line?)?;
@@ -50,11 +47,11 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
                 // The memory of the case before goes first.
                 tensors = None;
                 let new = tensors.insert(Tensors::new(case(&request["case"])?)?);
-                // These runs also touch all memory, untimed.
+                // These runs also touch all memory.
                 new.forward(&engine)?;
                 seconds(new, &engine, 1)?;
-                let seconds = seconds(new, &engine, 1)?;
-                json!({ "seconds": seconds, "values": values(new, &request["places"]) })
+                let once = seconds(new, &engine, 1)?;
+                json!({ "seconds": once, "values": values(new, &request["places"]) })
             }
             (Some("sample"), Some(tensors)) => {
                 let calls = request["calls"].as_u64().ok_or("calls must be a number")?;
@@ -115,10 +112,12 @@ fn values(tensors: &Tensors, places: &Value) -> Value {
 
 /// The best that this many threads can do, with any instruction set of the machine.
 fn ceilings(threads: usize) -> Value {
-    let fma = IsaKind::available().map(|isa| peak::fma_gflops(isa, threads, PEAK_TIME));
+    let best = |rate: fn(IsaKind, usize, Duration) -> f64| {
+        IsaKind::available().map(|isa| rate(isa, threads, PEAK_TIME)).fold(0.0, f64::max)
+    };
     json!({
-        "fma_gflops": fma.fold(0.0, f64::max),
+        "fma_gflops": best(peak::fma_gflops),
         "bf16_gflops": peak::bf16_gflops(threads, PEAK_TIME),
-        "read_bytes_per_second": peak::read_bandwidth(threads, PEAK_TIME),
+        "read_bytes_per_second": best(peak::read_bandwidth),
     })
 }
