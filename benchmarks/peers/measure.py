@@ -81,12 +81,8 @@ def measure(case: Case, workers: dict[str, Worker], rates: Rates) -> dict[str, d
     results: dict[str, dict] = {}
     samples: dict[str, Samples] = {}
     ours: dict = {}
-    request = {"op": "prepare", "case": asdict(case), "places": case.places()}
     for peer, worker in workers.items():
-        if reason := rates.too_slow(peer, case):
-            results[peer] = {"missing": reason}
-            continue
-        answer = asked(worker, request, PREPARE_TIMEOUT)
+        answer = prepared(case, peer, worker, rates)
         if "seconds" not in answer:
             results[peer] = answer
             continue
@@ -94,14 +90,35 @@ def measure(case: Case, workers: dict[str, Worker], rates: Rates) -> dict[str, d
         if wrong := difference(ours, answer["values"], case.tolerance):
             results[peer] = {"error": wrong}
             continue
-        rates.learn(peer, case, answer["seconds"])
-        if reason := rates.too_slow(peer, case):
-            results[peer] = {"missing": reason}
-            continue
         samples[peer] = Samples(answer["seconds"])
         if answer["seconds"] > SLOW * next(iter(samples.values())).once:
             samples[peer].wanted = SLOW_SAMPLES
-    while waiting := [peer for peer, some in samples.items() if not some.is_complete()]:
+    results |= in_turn(samples, workers)
+    for peer, worker in workers.items():
+        if "seconds" in results[peer]:
+            rates.learn(peer, case, results[peer]["seconds"])
+        if worker.process.returncode is None:
+            asked(worker, {"op": "release"}, SAMPLE_TIMEOUT)
+    return {peer: results[peer] for peer in workers}
+
+
+def prepared(case: Case, peer: str, worker: Worker, rates: Rates) -> dict:
+    """Has a peer run once; gives its seconds and values, or why there are none."""
+    if reason := rates.too_slow(peer, case):
+        return {"missing": reason}
+    request = {"op": "prepare", "case": asdict(case), "places": case.places()}
+    answer = asked(worker, request, PREPARE_TIMEOUT)
+    if "seconds" in answer:
+        rates.learn(peer, case, answer["seconds"])
+        if reason := rates.too_slow(peer, case):
+            return {"missing": reason}
+    return answer
+
+
+def in_turn(samples: dict[str, Samples], workers: dict[str, Worker]) -> dict[str, dict]:
+    """Takes all samples, one of each peer after the other: a disturbance then meets all of them."""
+    results: dict[str, dict] = {}
+    while waiting := [peer for peer in samples if peer not in results]:
         for peer in waiting:
             some = samples[peer]
             watch = Watch(worker.pid for worker in workers.values())
@@ -109,16 +126,11 @@ def measure(case: Case, workers: dict[str, Worker], rates: Rates) -> dict[str, d
             answer = asked(workers[peer], request, SAMPLE_TIMEOUT)
             if "seconds" in answer:
                 some.add(answer["seconds"], watch.others())
-            else:
+            if "seconds" not in answer:
                 results[peer] = answer
-                del samples[peer]
-    for peer, worker in workers.items():
-        if peer in samples:
-            results[peer] = samples[peer].result()
-            rates.learn(peer, case, results[peer]["seconds"])
-        if worker.process.returncode is None:
-            asked(worker, {"op": "release"}, SAMPLE_TIMEOUT)
-    return {peer: results[peer] for peer in workers}
+            elif some.is_complete():
+                results[peer] = some.result()
+    return results
 
 
 def asked(worker: Worker, request: dict, timeout: float) -> dict:

@@ -73,7 +73,7 @@ class Run:
 
     def __init__(self, chosen: argparse.Namespace):
         self.cache = cache_folder()
-        self.rates = Rates(LONGEST_QUICK_CALL if chosen.quick else LONGEST_CALL)
+        self.longest_call = LONGEST_QUICK_CALL if chosen.quick else LONGEST_CALL
         here = machine.describe(REPOSITORY)
         folder = REPOSITORY / "benchmarks" / "results"
         self.out = chosen.out or folder / f"peers_{machine.slug(here)}"
@@ -154,11 +154,12 @@ class Run:
         chosen = [case for case in chosen if case.name not in done]
         if not chosen:
             return
+        rates = Rates(self.longest_call)
         self.start(threads)
         self.take_ceilings(threads)
         for number, case in enumerate(chosen, 1):
             self.start(threads)
-            results = measure(case, self.workers, self.rates)
+            results = measure(case, self.workers, rates)
             row = {"name": case.name, "threads": threads, **asdict(case)}
             row |= {"flops": case.flops, "kv_bytes": case.kv_bytes, "results": results}
             self.results["rows"].append(row)

@@ -206,6 +206,34 @@ class Conversation(unittest.TestCase):
                 worker.ask({}, 0.5)
             self.assertIsNotNone(worker.process.returncode)
 
+    def test_one_case_with_a_good_a_wrong_and_a_crashing_peer(self):
+        program = """
+import json
+print("{}")
+for line in iter(input, ""):
+    request = json.loads(line)
+    if request["op"] == "prepare":
+        out = [%f] * len(request["places"]["out"])
+        print(json.dumps({"seconds": 0.1, "values": {"out": out}}))
+    else:
+        print(json.dumps({"seconds": 0.1} if request["op"] != "sample" else %s))
+"""
+        answers = {
+            "jhalak": (1.0, '{"seconds": 0.1}'),
+            "torch": (1.0, '{"seconds": 0.2}'),
+            "onnx": (2.0, '{"seconds": 0.1}'),
+            "candle": (1.0, "exit(3)"),
+        }
+        workers = {peer: self.worker(program % answer) for peer, answer in answers.items()}
+        for worker in workers.values():
+            self.addCleanup(worker.kill)
+        case = Case("f32", 8, 8, 512, 64)
+        found = measure.measure(case, workers, measure.Rates(longest_call=5.0))
+        self.assertEqual(found["jhalak"]["seconds"], 0.1)
+        self.assertEqual(found["torch"]["seconds"], 0.2)
+        self.assertEqual(found["onnx"], {"error": "out is 2.0, jhalak's 1"})
+        self.assertIn("it has ended with 3", found["candle"]["error"])
+
 
 if __name__ == "__main__":
     unittest.main()
