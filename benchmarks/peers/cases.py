@@ -70,8 +70,8 @@ class Case:
 
 
 def both_masks(seqlen: int, head_dim: int) -> list[Case]:
-    """Full and causal, f32, forward. A long sequence has fewer heads, so that a call stays short."""
-    heads = 8 if seqlen <= 4096 else 4 * 8192 // seqlen
+    """Full and causal, f32, forward. Long sequences have fewer heads, so that a call stays short."""
+    heads = min(8, 16384 // seqlen)
     full = Case("f32", heads, heads, seqlen, head_dim)
     return [full, replace(full, causal=True)]
 

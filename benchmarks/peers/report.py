@@ -1,5 +1,7 @@
 """What the seconds mean: rates, shares of the machine's ceilings, and the table."""
 
+import json
+
 from cases import SIZES
 from peers import TITLES
 
@@ -54,6 +56,13 @@ def derive(row: dict, ceilings: dict):
             result[unit] = rate(row, peer)
             result["share_of_ceiling"] = share(row, peer, ceilings)
             result["jhalak_is_faster_by"] = ratio(row, peer)
+
+
+def written(results: dict) -> str:
+    """The JSON text: what changes little on lines of its own, each row on one line."""
+    before, after = json.dumps(results | {"rows": []}, indent=1).split('"rows": []')
+    rows = ",\n".join(json.dumps(row) for row in results["rows"])
+    return f'{before}"rows": [\n{rows}\n]{after}\n'
 
 
 def markdown(results: dict) -> str:

@@ -10,6 +10,7 @@ benchmarks/README.md says how the figures are taken. Needs nothing beyond Python
 import argparse
 import json
 import os
+import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -20,14 +21,14 @@ from measure import SAMPLE_TIMEOUT, Rates, asked, measure
 from peers import PEERS, REPOSITORY, TITLES, Command, Unavailable, progress, worker_environment
 from plot import plot
 from process import Crash, Worker
-from report import derive, markdown
+from report import derive, markdown, written
 
 # Importing a peer may read a gigabyte from the disk.
 START_TIMEOUT = 180.0
 # A peer that crashes more often, with one number of threads, is left out.
 MOST_CRASHES = 3
 # No single call may take longer.
-LONGEST_CALL, LONGEST_QUICK_CALL = 5.0, 1.0
+LONGEST_CALL, LONGEST_QUICK_CALL = 2.0, 1.0
 
 
 def options() -> argparse.Namespace:
@@ -183,7 +184,7 @@ class Run:
         for row in self.results["rows"]:
             derive(row, self.results["ceilings"])
         part = self.path(".json.part")
-        part.write_text(json.dumps(self.results, indent=1) + "\n")
+        part.write_text(written(self.results))
         part.replace(self.path(".json"))
 
     def write(self):
@@ -218,6 +219,8 @@ def main():
     chosen = options()
     run = Run(chosen)
     run.install(chosen.peers)
+    # Stopped workers must not outlive this process.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended; --resume goes on"))
     try:
         for threads in chosen.threads:
             if threads > machine.cores():

@@ -1,5 +1,6 @@
 """The driver's pure parts, without any peer: `python3 -m unittest discover benchmarks/peers`."""
 
+import json
 import sys
 import unittest
 import xml.etree.ElementTree as xml
@@ -153,6 +154,13 @@ class Report(unittest.TestCase):
         some = row(Case("bf16", 8, 8, 1024, 64), jhalak=1.0)
         self.assertEqual(report.ceiling(some, {"1": CEILINGS}), 100)
         self.assertEqual(report.ceiling(some, {"1": CEILINGS | {"bf16_gflops": 200.0}}), 200)
+
+    def test_the_file_is_json_with_a_line_for_each_row(self):
+        some = results(*(row(Case("f32", 8, 8, seqlen, 64), jhalak=1.0) for seqlen in [64, 128]))
+        text = report.written(some)
+        self.assertEqual(json.loads(text), some)
+        self.assertEqual(sum('"seqlen"' in line for line in text.splitlines()), 2)
+        self.assertEqual(json.loads(report.written(results())), results())
 
     def test_the_table_marks_what_is_disturbed_failed_or_missing(self):
         case = Case("f32", 8, 8, 1024, 64)
