@@ -61,18 +61,22 @@ def difference(ours: dict, theirs: dict, tolerance: float) -> str | None:
 
 
 class Rates:
-    """Seconds per FLOP of each peer so far, so that a call that would take minutes is not begun."""
+    """Seconds per FLOP of each peer so far, so that a call that would take minutes is not begun.
+    Lengths are compared, head dims are not: a peer may spend its time on something else in each."""
 
     def __init__(self, longest_call: float):
         self.longest_call = longest_call
-        self.rates: dict[tuple[str, str, str], float] = {}
+        self.rates: dict[tuple, float] = {}
 
     def learn(self, peer: str, case: Case, seconds: float):
-        self.rates[peer, case.dtype, case.direction] = seconds / case.flops
+        self.rates[self.key(peer, case)] = seconds / case.flops
 
     def too_slow(self, peer: str, case: Case) -> str | None:
-        seconds = self.rates.get((peer, case.dtype, case.direction), 0.0) * case.flops
+        seconds = self.rates.get(self.key(peer, case), 0.0) * case.flops
         return f"takes {seconds:.0f} s a call" if seconds > self.longest_call else None
+
+    def key(self, peer: str, case: Case) -> tuple:
+        return peer, case.dtype, case.direction, case.head_dim
 
 
 def measure(case: Case, workers: dict[str, Worker], rates: Rates) -> dict[str, dict]:

@@ -4,6 +4,7 @@ import json
 import sys
 import unittest
 import xml.etree.ElementTree as xml
+from dataclasses import replace
 from pathlib import Path
 
 import machine
@@ -122,6 +123,7 @@ class CleanSamples(unittest.TestCase):
         self.assertIsNone(rates.too_slow("candle", small))
         self.assertIn("16 s", rates.too_slow("candle", large))
         self.assertIsNone(rates.too_slow("torch", large))
+        self.assertIsNone(rates.too_slow("candle", replace(large, head_dim=128)))
 
 
 class Comparison(unittest.TestCase):
