@@ -73,7 +73,7 @@ class Rates:
 
     def too_slow(self, peer: str, case: Case) -> str | None:
         seconds = self.rates.get(self.key(peer, case), 0.0) * case.flops
-        return f"takes {seconds:.0f} s a call" if seconds > self.longest_call else None
+        return f"about {seconds:.0f} s a call, by its rate" if seconds > self.longest_call else None
 
     def key(self, peer: str, case: Case) -> tuple:
         return peer, case.dtype, case.direction, case.head_dim
