@@ -132,30 +132,36 @@ def lines(panel: Panel, rows: list[dict], ceilings: dict) -> list[str]:
     parts = []
     for peer in reversed(TITLES):
         points = [
-            (panel.x(row["seqlen"]), panel.y(part))
+            (panel.x(row["seqlen"]), panel.y(part), row["results"][peer]["clean_samples"])
             for row in sorted(rows, key=lambda row: row["seqlen"])
             if (part := share(row, peer, ceilings)) is not None
         ]
         if not points:
             continue
-        colour, width = COLOURS[peer], 3 if peer == "jhalak" else 1.8
-        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+        colour, width = COLOURS[peer], line_width(peer)
+        path = "L".join(f"{x:.1f} {y:.1f}" for x, y, _ in points)
         parts.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="{width}"/>')
-        parts += [
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{width + 0.7}" fill="{colour}"/>'
-            for x, y in points
-        ]
+        parts += [dot(x, y, peer, hollow=not clean) for x, y, clean in points]
     return parts
+
+
+def line_width(peer: str) -> float:
+    return 3 if peer == "jhalak" else 1.8
+
+
+def dot(x: float, y: float, peer: str, hollow: bool = False) -> str:
+    colour, radius = COLOURS[peer], line_width(peer) + 0.7
+    fill = f'fill="#fff" stroke="{colour}" stroke-width="1.2"' if hollow else f'fill="{colour}"'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" {fill}/>'
 
 
 def legend(peers: list[str]) -> list[str]:
     parts = []
     x = float(LEFT)
     for peer in peers:
-        width = 3 if peer == "jhalak" else 1.8
-        colour = COLOURS[peer]
-        parts.append(f'<path d="M{x:.1f} 78h26" stroke="{colour}" stroke-width="{width}"/>')
-        parts.append(f'<circle cx="{x + 13:.1f}" cy="78" r="{width + 0.7}" fill="{colour}"/>')
+        look = f'stroke="{COLOURS[peer]}" stroke-width="{line_width(peer)}"'
+        parts.append(f'<path d="M{x:.1f} 78h26" {look}/>')
+        parts.append(dot(x + 13, 78, peer))
         parts.append(text(x + 33, 82, TITLES[peer], "start"))
         x += 60 + 7.2 * len(TITLES[peer])
     return parts
