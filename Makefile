@@ -10,7 +10,7 @@ MSRV ?= 1.89.0
 # Instrumented objects stay apart, so that they do not push out the usual ones.
 ASAN_TARGET_DIR ?= $(or $(CARGO_TARGET_DIR),target)/asan
 
-.PHONY: help run test check lint docs package licences bench msrv asan clean
+.PHONY: help run test check lint docs package licences bench bench-cpu msrv asan clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -20,6 +20,7 @@ run: ## attention on real input, checked against an independent answer; then a s
 	$(CARGO) run --release -- compare --max $(COMPARE_MAX)
 
 test: ## all tests and examples of the documentation
+	$(PYTHON) -m unittest discover --start-directory benchmarks/peers --quiet
 	$(CARGO) test --workspace --all-features
 
 check: lint docs package licences ## format, lints, documentation, packages, licences
@@ -39,6 +40,9 @@ licences:
 
 bench: ## speed against the machine's peak and against standard attention
 	$(CARGO) bench -p jhalak-cpu --bench attention
+
+bench-cpu: ## speed beside PyTorch, ONNX Runtime and candle; ARGS="--quick" for three minutes
+	CARGO="$(CARGO)" $(PYTHON) benchmarks/peers/run.py $(ARGS)
 
 msrv: ## check with the oldest supported compiler (rustup toolchain 1.89.0)
 	$(CARGO) +$(MSRV) check --workspace --all-features

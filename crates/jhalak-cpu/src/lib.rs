@@ -14,6 +14,8 @@ mod executor;
 mod float_state;
 mod forward;
 mod isa;
+#[doc(hidden)]
+pub mod kernels;
 mod memory;
 mod merge;
 mod pack;

@@ -1,6 +1,9 @@
-//! What the machine can do at most: multiply-adds in registers, for figures in shares of the peak.
+//! What the machine can do at most: multiply-adds in registers and reads from memory, for figures in
+//! shares of the peak.
 
 use std::hint::black_box;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::dispatch::with_f32_isa;
@@ -40,6 +43,66 @@ pub fn bf16_gflops(threads: usize, time: Duration) -> Option<f64> {
     {
         let _ = (threads, time);
         None
+    }
+}
+
+/// Numbers that each thread reads from memory, 256 MiB: much more than its share of any cache.
+const READ: usize = 64 << 20;
+/// Places of memory that a thread reads from in turn, so that more reads are under way: a fifth
+/// faster than one (Zen 3), and no slower than eight.
+const STREAMS: usize = 4;
+
+/// The rate of reads from memory in bytes a second, on `threads` threads that start together, for
+/// `time` or a little more: the best round of it. A round ends with the last thread.
+///
+/// # Panics
+/// If the machine lacks `isa`, or a thread cannot be started.
+pub fn read_bandwidth(isa: IsaKind, threads: usize, time: Duration) -> f64 {
+    assert!(isa.is_available(), "this machine has no {isa}");
+    let (together, over) = (Barrier::new(threads), AtomicBool::new(false));
+    on_threads(threads, || {
+        // Written by the thread that reads it: its memory is near.
+        let numbers = vec![1f32; READ];
+        let start = Instant::now();
+        let mut best = 0f64;
+        while !over.load(Ordering::Relaxed) {
+            together.wait();
+            let round = Instant::now();
+            with_f32_isa!(isa, isa => isa.run(Reads { isa, numbers: black_box(&numbers) }));
+            together.wait();
+            best = best.max(size_of_val(&numbers[..]) as f64 / round.elapsed().as_secs_f64());
+            if start.elapsed() >= time {
+                over.store(true, Ordering::Relaxed);
+            }
+            // Everyone sees the same before the next round.
+            together.wait();
+        }
+        best
+    })
+}
+
+struct Reads<'m, I> {
+    isa: I,
+    numbers: &'m [f32],
+}
+
+impl<I: Isa<Elem = f32>> Op for Reads<'_, I> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval(self) {
+        let isa = self.isa;
+        let stream = self.numbers.len() / STREAMS;
+        let mut sums = [isa.splat(0.0); STREAMS];
+        for at in (0..stream / I::LANES * I::LANES).step_by(I::LANES) {
+            for (n, sum) in sums.iter_mut().enumerate() {
+                // SAFETY: one vector inside the stream, which is inside the slice.
+                let x = unsafe { isa.load(self.numbers.as_ptr().add(n * stream + at)) };
+                *sum = isa.add(*sum, x);
+            }
+        }
+        let total = sums.into_iter().fold(isa.splat(0.0), |total, sum| isa.add(total, sum));
+        black_box(isa.reduce_add(total));
     }
 }
 
@@ -154,6 +217,16 @@ mod tests {
         }
         if let Some(peak) = bf16_gflops(1, BRIEFLY) {
             assert!(peak > 0.0 && peak.is_finite(), "{peak}");
+        }
+    }
+
+    #[test]
+    fn reads_have_a_positive_and_finite_rate_on_every_instruction_set() {
+        for isa in IsaKind::available() {
+            for threads in [1, 2] {
+                let rate = read_bandwidth(isa, threads, BRIEFLY);
+                assert!(rate > 0.0 && rate.is_finite(), "{isa} {threads} {rate}");
+            }
         }
     }
 

@@ -12,12 +12,22 @@ pub struct Case {
     pub head_dim: usize,
     pub causal: bool,
     pub backward: bool,
+    /// One query only, on `seqlen` keys.
+    pub decode: bool,
 }
 
 impl Case {
     const fn new(seqlen: usize, head_dim: usize) -> Self {
-        let dtype = DType::F32;
-        Case { dtype, heads: 8, heads_k: 8, seqlen, head_dim, causal: false, backward: false }
+        Case {
+            dtype: DType::F32,
+            heads: 8,
+            heads_k: 8,
+            seqlen,
+            head_dim,
+            causal: false,
+            backward: false,
+            decode: false,
+        }
     }
 
     /// All of them, shapes in the order of the table.
@@ -49,6 +59,10 @@ impl Case {
     pub fn goal(&self) -> Option<f64> {
         let goal = if self.backward { 0.35 } else { 0.55 };
         self.is_headline().then_some(goal)
+    }
+
+    pub fn queries(&self) -> usize {
+        if self.decode { 1 } else { self.seqlen }
     }
 
     /// The shape, such as `H8 S4096 D128 causal`.

@@ -26,7 +26,8 @@ pub struct Tensors {
 impl Tensors {
     pub fn new(case: Case) -> Result<Self> {
         let Case { dtype, heads, heads_k, seqlen, head_dim, .. } = case;
-        let (of_q, of_k) = ([1, seqlen, heads, head_dim], [1, seqlen, heads_k, head_dim]);
+        let queries = case.queries();
+        let (of_q, of_k) = ([1, queries, heads, head_dim], [1, seqlen, heads_k, head_dim]);
         Ok(Tensors {
             case,
             q: random(dtype, &of_q, 1)?,
@@ -34,7 +35,7 @@ impl Tensors {
             v: random(dtype, &of_k, 3)?,
             dout: random(dtype, &of_q, 4)?,
             out: Tensor::zeros(dtype, &of_q)?,
-            lse: Tensor::zeros(DType::F32, &[1, heads, seqlen])?,
+            lse: Tensor::zeros(DType::F32, &[1, heads, queries])?,
             dq: Tensor::zeros(dtype, &of_q)?,
             dk: Tensor::zeros(dtype, &of_k)?,
             dv: Tensor::zeros(dtype, &of_k)?,
@@ -69,16 +70,17 @@ fn options(case: Case) -> Attention<'static> {
     if case.causal { Attention::new().causal() } else { Attention::new() }
 }
 
-/// Uniform numbers with the variance of 1, from a xorshift generator.
-fn random(dtype: DType, shape: &[usize], seed: u64) -> Result<Tensor> {
-    fn fill<T: Element>(shape: &[usize], seed: u64) -> Result<Tensor> {
-        let mut state = seed * 0x9E37_79B9_7F4A_7C15;
-        let numbers = (0..shape.iter().product()).map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            let unit = (state >> 11) as f64 * 2f64.powi(-53);
-            T::from_f64((2.0 * unit - 1.0) * 3f64.sqrt())
+/// Uniform numbers with the variance of 1, each a hash of its place: `benchmarks/peers/worker.py`
+/// makes the same.
+fn random(dtype: DType, shape: &[usize], seed: u32) -> Result<Tensor> {
+    fn fill<T: Element>(shape: &[usize], seed: u32) -> Result<Tensor> {
+        let numbers = (0..shape.iter().product::<usize>()).map(|place| {
+            let mut x = place as u32 ^ seed.wrapping_mul(0x9E37_79B9);
+            x = (x ^ (x >> 16)).wrapping_mul(0x7FEB_352D);
+            x = (x ^ (x >> 15)).wrapping_mul(0x846C_A68B);
+            x ^= x >> 16;
+            let unit = (x >> 8) as f32 * 2f32.powi(-23) - 1.0;
+            T::from_f64(f64::from(unit * 3f32.sqrt()))
         });
         Tensor::from_vec(numbers.collect(), shape)
     }

@@ -2,29 +2,7 @@
 
 use super::*;
 use crate::dispatch::for_each_f32_isa;
-
-struct Exp2<'x, I: Isa> {
-    isa: I,
-    factor: f64,
-    x: &'x mut [I::Elem],
-}
-
-impl<I: Isa> Op for Exp2<'_, I> {
-    type Output = ();
-    #[inline(always)]
-    fn eval(self) {
-        let factor = ExpFactor::new(self.isa, self.factor);
-        for chunk in self.x.chunks_exact_mut(I::LANES) {
-            // SAFETY: the chunk is one vector long.
-            unsafe {
-                self.isa.store(
-                    chunk.as_mut_ptr(),
-                    self.isa.exp2_scaled(self.isa.load(chunk.as_ptr()), &factor),
-                )
-            }
-        }
-    }
-}
+use crate::kernels::Exp2;
 
 fn exp2_of<I: Isa<Elem = f32>>(isa: I, x: f32) -> f32 {
     let mut lanes = vec![x; I::LANES];
