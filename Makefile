@@ -10,7 +10,7 @@ MSRV ?= 1.89.0
 # Instrumented objects stay apart, so that they do not push out the usual ones.
 ASAN_TARGET_DIR ?= $(or $(CARGO_TARGET_DIR),target)/asan
 
-.PHONY: help run test check lint docs package licences bench msrv asan clean
+.PHONY: help run test gate-tools check lint docs package licences bench msrv asan clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -19,8 +19,12 @@ run: ## attention on real input, checked against an independent answer; then a s
 	$(CARGO) run --release -- attend $(DATA)/bert_tiny.safetensors --expect $(DATA)/bert_tiny_expected.safetensors
 	$(CARGO) run --release -- compare --max $(COMPARE_MAX)
 
-test: ## all tests and examples of the documentation
+test: gate-tools ## all tests and examples of the documentation
 	$(CARGO) test --workspace --all-features
+
+# Some 90 MB, once, into the user's cache folder; nothing happens where they are already.
+gate-tools: ## NVIDIA's PTX assembler and disassembler for the tests, from PyPI
+	$(PYTHON) scripts/gate_tools.py
 
 check: lint docs package licences ## format, lints, documentation, packages, licences
 
