@@ -2,8 +2,7 @@
 
 use crate::common::fake::Fake;
 use jhalak_cuda::driver::{
-    Arguments, Error, Function, Launch, MAX_ARGUMENTS, Stream, Swizzle, TensorMapType,
-    TiledTensor,
+    Arguments, Error, Function, Launch, MAX_ARGUMENTS, Stream, Swizzle, TensorMapType, TiledTensor,
 };
 
 /// A kernel and a borrowed stream, number 77.
