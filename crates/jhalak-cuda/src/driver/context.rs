@@ -20,9 +20,11 @@ struct Primary {
 
 impl Drop for Primary {
     fn drop(&mut self) {
-        let functions = self.device.driver().functions();
-        // SAFETY: was retained once. A failure means that the driver is shutting down.
-        let _ = unsafe { functions.cuDevicePrimaryCtxRelease_v2(self.device.raw()) };
+        let driver = self.device.driver();
+        if driver.check_process().is_ok() {
+            // SAFETY: was retained once. A failure means that the driver is shutting down.
+            let _ = unsafe { driver.functions().cuDevicePrimaryCtxRelease_v2(self.device.raw()) };
+        }
     }
 }
 

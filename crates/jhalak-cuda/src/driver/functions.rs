@@ -94,7 +94,7 @@ functions! {
 
     cuModuleLoadDataEx(
         module: *mut CUmodule, image: *const c_char, count: u32, options: *const i32,
-        values: *const usize
+        values: *mut usize
     );
     cuModuleUnload(module: CUmodule);
     cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);

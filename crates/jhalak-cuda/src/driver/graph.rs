@@ -1,4 +1,6 @@
 //! Work recorded once and replayed with one call.
+//!
+//! The driver does not guard graphs against two threads at once; here `self` and `&mut self` do.
 
 use super::functions::{CUgraph, CUgraphExec};
 use super::{Context, Result, Stream};
@@ -43,7 +45,7 @@ impl Stream {
 
 impl CapturedGraph {
     /// Makes the graph ready to run, as often as one likes.
-    pub fn instantiate(&self) -> Result<ExecutableGraph> {
+    pub fn instantiate(self) -> Result<ExecutableGraph> {
         let _current = self.context.enter()?;
         let mut raw = 0;
         let functions = self.context.functions();
@@ -59,7 +61,7 @@ impl ExecutableGraph {
     /// # Safety
     /// As for what was captured: the modules and the memory of then must still be there, and stay
     /// until the work has run.
-    pub unsafe fn launch(&self, stream: &Stream) -> Result<()> {
+    pub unsafe fn launch(&mut self, stream: &Stream) -> Result<()> {
         let _current = self.context.enter()?;
         // SAFETY: graph and stream live; the caller vouches for what the graph does.
         unsafe { self.context.functions().cuGraphLaunch(self.raw, stream.raw()) }

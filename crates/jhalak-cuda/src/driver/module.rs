@@ -59,18 +59,18 @@ impl Context {
             (OPTIMIZATION_LEVEL, optimization_level as usize),
             (LOG_VERBOSE, 1),
         ];
-        let (names, values) = (options.map(|option| option.0), options.map(|option| option.1));
+        let (names, mut values) = (options.map(|option| option.0), options.map(|option| option.1));
         let mut raw = 0;
         let _current = self.enter()?;
-        // SAFETY: the text ends in zero, and the logs have the sizes that are given. The driver
-        // does not keep any of the pointers.
+        // SAFETY: the text ends in zero, and the logs have the sizes that are given, which the
+        // driver replaces by what it used. It keeps none of the pointers.
         let result = unsafe {
             self.functions().cuModuleLoadDataEx(
                 &raw mut raw,
                 image.as_ptr(),
                 options.len() as u32,
                 names.as_ptr(),
-                values.as_ptr(),
+                values.as_mut_ptr(),
             )
         };
         match (result, text(&errors)) {

@@ -119,8 +119,7 @@ fn a_captured_graph_is_replayed_and_destroyed() {
     let stream = unsafe { Stream::borrow(&context, 77) };
     // SAFETY: as above; nothing is written.
     let graph = stream.capture(|| unsafe { stream.fill_bytes(0, 1, 2) }).unwrap();
-    let executable = graph.instantiate().unwrap();
-    drop(graph);
+    let mut executable = graph.instantiate().unwrap();
     // SAFETY: as above.
     unsafe { executable.launch(&stream).unwrap() };
     drop(executable);

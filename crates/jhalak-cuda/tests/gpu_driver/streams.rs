@@ -91,7 +91,7 @@ fn a_captured_graph_runs_as_often_as_it_is_launched() {
         add_number(&function, &stream, &buffer, 4);
         Ok(())
     };
-    let graph = stream.capture(capture).unwrap().instantiate().unwrap();
+    let mut graph = stream.capture(capture).unwrap().instantiate().unwrap();
     assert_eq!(download(&stream, &buffer), [0; 1024], "capturing runs nothing");
     for _ in 0..10 {
         // SAFETY: the module and the buffer live.
