@@ -36,6 +36,7 @@ check: lint docs package licences ## format, lints, documentation, packages, lic
 
 lint:
 	$(CARGO) fmt --all --check
+	rustfmt --check --edition 2024 crates/jhalak-cuda/tests/fake_driver/lib.rs
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
 
 docs:

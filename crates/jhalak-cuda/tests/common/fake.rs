@@ -102,7 +102,7 @@ fn compile(name: &str, flags: &[&str]) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let part = path.with_extension(format!("part{}", std::process::id()));
     let output = Command::new("rustc")
-        .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=fake_driver", "-Dwarnings"])
+        .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=fake_driver"])
         .args(["--check-cfg=cfg(lean)", "-o"])
         .arg(&part)
         .args(flags)
