@@ -10,7 +10,8 @@ MSRV ?= 1.89.0
 # Instrumented objects stay apart, so that they do not push out the usual ones.
 ASAN_TARGET_DIR ?= $(or $(CARGO_TARGET_DIR),target)/asan
 
-.PHONY: help run test check lint docs package licences bench bench-cpu msrv asan clean
+.PHONY: help run test gate-tools test-gpu gpu-bundle check lint docs package licences bench bench-cpu
+.PHONY: msrv asan clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -19,14 +20,25 @@ run: ## attention on real input, checked against an independent answer; then a s
 	$(CARGO) run --release -- attend $(DATA)/bert_tiny.safetensors --expect $(DATA)/bert_tiny_expected.safetensors
 	$(CARGO) run --release -- compare --max $(COMPARE_MAX)
 
-test: ## all tests and examples of the documentation
+test: gate-tools ## all tests and examples of the documentation
 	$(PYTHON) -m unittest discover --start-directory benchmarks/peers --quiet
 	$(CARGO) test --workspace --all-features
+
+# Some 90 MB, once, into the user's cache folder; nothing happens where they are already.
+gate-tools: ## NVIDIA's PTX assembler and disassembler for the tests, from PyPI
+	$(PYTHON) scripts/gate_tools.py
+
+test-gpu: gpu-bundle ## the tests that need an NVIDIA GPU, on a machine with one
+	gpu-bundle/run_gpu_tests.sh
+
+gpu-bundle: ## those tests as programs in gpu-bundle/, for a machine with a GPU and without Rust
+	$(PYTHON) scripts/gpu_bundle.py gpu-bundle
 
 check: lint docs package licences ## format, lints, documentation, packages, licences
 
 lint:
 	$(CARGO) fmt --all --check
+	rustfmt --check --edition 2024 crates/jhalak-cuda/tests/fake_driver/lib.rs
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
 
 docs:
