@@ -30,7 +30,7 @@ fn the_systems_driver_is_there_or_its_absence_is_an_error() {
         }
         Err(error) => assert!(matches!(error, Error::OldDriver { .. } | Error::Call { .. })),
     }
-    assert_eq!(Driver::get().is_ok(), Driver::get().is_ok());
+    assert_eq!(Driver::get().err(), Driver::get().err());
 }
 
 #[test]
