@@ -1,5 +1,6 @@
 //! Finding the driver, and making sure that it is one jhalak can work with.
 
+use std::error::Error as _;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -49,8 +50,11 @@ impl Driver {
     }
 
     fn from_library(name: &str, library: Result<Library, libloading::Error>) -> Result<Self> {
-        let library = library
-            .map_err(|error| Error::NoDriver { library: name.into(), reason: error.to_string() })?;
+        let library = library.map_err(|error| {
+            // The loader's words are the cause; the error itself says only that it failed.
+            let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+            Error::NoDriver { library: name.into(), reason }
+        })?;
         // The driver starts threads of its own: it must never be unloaded.
         let library: &'static Library = Box::leak(Box::new(library));
         // SAFETY: it is the driver, and it stays.
