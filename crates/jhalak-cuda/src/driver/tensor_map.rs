@@ -6,7 +6,7 @@
 
 use std::ffi::c_void;
 
-use super::{Driver, Error, Result};
+use super::{Context, Error, Result};
 
 /// An encoded map, `CUtensorMap`: 128 bytes that a kernel gets by value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,18 +113,20 @@ const UNIT: u64 = 16;
 const PROMOTION: u32 = 3;
 
 impl TiledTensor<'_> {
-    /// Checks the hardware's rules and encodes the map. Touches no device.
+    /// Checks the hardware's rules and encodes the map, for the device of the context.
     ///
     /// # Errors
     /// [`Error::TensorMap`] for a broken rule; [`Error::MissingFunction`], before CUDA 12.0.
-    pub fn encode(&self, driver: Driver) -> Result<TensorMap> {
+    pub fn encode(&self, context: &Context) -> Result<TensorMap> {
         self.check()?;
+        // The driver refuses where no context is current.
+        let _current = context.enter()?;
         let mut map = TensorMap([0; 128]);
         let element_strides = [1; 5];
         // SAFETY: the map has its 128 bytes and alignment; `check` has made sure that dims and tile
         // have one number for each dimension, and strides one less.
         unsafe {
-            driver.functions().cuTensorMapEncodeTiled(
+            context.functions().cuTensorMapEncodeTiled(
                 (&raw mut map).cast::<c_void>(),
                 self.dtype.code(),
                 self.dims.len() as u32,

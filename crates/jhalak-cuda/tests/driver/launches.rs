@@ -46,7 +46,7 @@ fn arguments_arrive_in_order_byte_by_byte_and_aligned() {
         swizzle: Swizzle::None,
         fill_nan: false,
     };
-    let map = map.encode(fake.open().unwrap()).unwrap();
+    let map = map.encode(&fake.context()).unwrap();
     fake.calls();
     let mut arguments = Arguments::new();
     arguments.u32(0x01020304).pointer(0x1122_3344_5566_7788).f32(1.0).i32(-2);

@@ -19,19 +19,23 @@ fn keys() -> TiledTensor<'static> {
 #[test]
 fn a_good_map_reaches_the_driver_as_it_is() {
     let fake = Fake::new();
-    let driver = fake.open().unwrap();
+    let context = fake.context();
     fake.calls();
-    keys().encode(driver).unwrap();
+    keys().encode(&context).unwrap();
     let expected = "cuTensorMapEncodeTiled(dtype=9 address=0x7f0000000010 dims=[128, 8, 100, 2] \
                     strides=[256, 2048, 204800] tile=[64, 1, 64, 1] element_strides=[1, 1, 1, 1] \
                     interleave=0 swizzle=3 promotion=3 fill=0 misaligned=0)";
-    assert_eq!(fake.calls(), [expected]);
+    let calls = fake.calls();
+    let at = calls.iter().position(|call| call == expected).expect(expected);
+    // A context must be current, and the thread's own is given back.
+    assert!(calls[..at].iter().any(|call| call.starts_with("cuCtxPushCurrent")), "{calls:?}");
+    assert!(calls[at..].iter().any(|call| call.starts_with("cuCtxPopCurrent")), "{calls:?}");
 }
 
 #[test]
 fn types_swizzles_and_fills_have_the_drivers_codes() {
     let fake = Fake::new();
-    let driver = fake.open().unwrap();
+    let context = fake.context();
     for (dtype, code) in [(TensorMapType::F16, 6), (TensorMapType::F32, 7), (TensorMapType::U8, 0)]
     {
         fake.calls();
@@ -44,9 +48,10 @@ fn types_swizzles_and_fills_have_the_drivers_codes() {
             fill_nan,
             ..keys()
         }
-        .encode(driver)
+        .encode(&context)
         .unwrap();
-        let call = fake.calls().remove(0);
+        let calls = fake.calls();
+        let call = calls.iter().find(|call| call.starts_with("cuTensorMap")).unwrap();
         assert!(call.contains(&format!("dtype={code} ")), "{call}");
         assert!(
             call.contains(&format!("swizzle=1 promotion=3 fill={} ", fill_nan as u32)),
@@ -76,12 +81,12 @@ fn what_is_allowed_at_the_edges_is_allowed() {
 #[test]
 fn each_broken_rule_is_named_with_what_was_given() {
     let fake = Fake::new();
-    let driver = fake.open().unwrap();
+    let context = fake.context();
     fake.calls();
     let broken = |change: &dyn Fn(&mut TiledTensor<'static>), message: &str| {
         let mut tensor = keys();
         change(&mut tensor);
-        let error = tensor.encode(driver).unwrap_err();
+        let error = tensor.encode(&context).unwrap_err();
         assert_eq!(error.to_string(), format!("tensor map: {message}"));
     };
     broken(&|t| t.dims = &[], "dims must be 1 to 5 numbers, but is 0");
@@ -115,6 +120,6 @@ fn each_broken_rule_is_named_with_what_was_given() {
 #[test]
 fn a_driver_without_tensor_maps_is_told_by_the_missing_function() {
     let fake = Fake::lean();
-    let error = keys().encode(fake.open().unwrap()).unwrap_err();
+    let error = keys().encode(&fake.context()).unwrap_err();
     assert_eq!(error, Error::MissingFunction { function: "cuTensorMapEncodeTiled" });
 }

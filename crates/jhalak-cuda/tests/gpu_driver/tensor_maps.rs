@@ -46,7 +46,7 @@ fn a_box_arrives_swizzled_and_zero_outside_the_tensor() {
             swizzle,
             fill_nan: false,
         };
-        let map = map.encode(context.device().driver()).unwrap();
+        let map = map.encode(&context).unwrap();
         for (column, row) in places {
             let out = upload(&context, &vec![0xdead_beef; (width * height) as usize]);
             let mut arguments = Arguments::new();
