@@ -45,7 +45,7 @@ impl Module {
 /// A module that is being written.
 ///
 /// ```
-/// use jhalak_ptx::{ModuleBuilder, Target};
+/// use jhalak_ptx::{F32, ModuleBuilder, Target};
 ///
 /// let mut module = ModuleBuilder::new(Target::Sm75);
 /// module.kernel("twice", |k| {
@@ -53,7 +53,7 @@ impl Module {
 ///     let values = k.ld_param(values);
 ///     let thread = k.tid_x();
 ///     let place = k.mad_wide_u32(thread, 4, values);
-///     let value = k.ld(place);
+///     let value: F32 = k.ld(place);
 ///     let doubled = k.add_f32(value, value);
 ///     k.st(place, doubled);
 /// });

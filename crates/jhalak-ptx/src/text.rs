@@ -38,6 +38,22 @@ fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }
 
+/// Register numbers are most of a text: they skip the formatting machinery, which takes longer than
+/// all else together.
+fn put_decimal(out: &mut String, mut number: u64) {
+    let mut digits = [b'0'; 20];
+    let mut first = digits.len();
+    loop {
+        first -= 1;
+        digits[first] += (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    digits[first..].iter().for_each(|digit| out.push(char::from(*digit)));
+}
+
 fn write_kernel(out: &mut String, kernel: &Kernel) {
     let (name, dynamic) = (&kernel.name, &kernel.dynamic_shared);
     out.push('\n');
@@ -138,7 +154,7 @@ impl InstructionText<'_> {
 
     fn raw_register(&mut self, register: Register) {
         self.out.push_str(register.class.prefix());
-        put(self.out, format_args!("{}", register.index));
+        put_decimal(self.out, register.index.into());
     }
 
     fn raw_condition(&mut self, condition: Condition) {
@@ -153,7 +169,7 @@ impl InstructionText<'_> {
         match operand {
             Operand::Register(register) => self.raw_register(register),
             Operand::Constant(Class::F32, bits) => put(self.out, format_args!("0f{bits:08X}")),
-            Operand::Constant(_, bits) if bits < 1 << 16 => put(self.out, format_args!("{bits}")),
+            Operand::Constant(_, bits) if bits < 1 << 16 => put_decimal(self.out, bits),
             Operand::Constant(_, bits) => put(self.out, format_args!("0x{bits:x}")),
         }
     }

@@ -25,7 +25,7 @@ named! {
 }
 
 const BF16: &Since = &[(Target::Sm80, Version::new(7, 0))];
-const FROM_BF16: &Since = &[(Target::Sm90a, Version::new(7, 8))];
+const FROM_BF16: &Since = &[(Target::Sm80, Version::new(7, 1))];
 const PAIR: &Since = &[(Target::Sm80, Version::new(7, 0))];
 const E4M3: &Since = &[(Target::Sm89, Version::new(8, 1)), (Target::Sm90a, Version::new(7, 8))];
 
