@@ -1,0 +1,185 @@
+//! What types cannot forbid is refused when the module is built, with the rule in words.
+
+use jhalak_ptx::{
+    Access, AtomicOperator, AtomicOrder, B32, B64, Comparison, Error, F32, KernelBuilder, L1,
+    ModuleBuilder, Order, Scope, Target,
+};
+
+/// The rule that the kernel breaks.
+fn broken_rule(body: impl FnOnce(&mut KernelBuilder)) -> &'static str {
+    let mut module = ModuleBuilder::new(Target::Sm90a);
+    module.kernel("illegal", body);
+    match module.build() {
+        Err(Error::Illegal { rule, .. } | Error::Declaration { rule, .. }) => rule,
+        other => panic!("should have been refused: {other:?}"),
+    }
+}
+
+#[test]
+fn a_block_has_sixteen_barriers() {
+    assert_eq!(broken_rule(|k| k.bar_sync(16, 64)), "a block has barriers 0 to 15");
+}
+
+#[test]
+fn a_barrier_counts_whole_warps() {
+    let rule = "the threads of a barrier are whole warps: 32, 64, ... 1024";
+    assert_eq!(broken_rule(|k| k.bar_sync(1, 100)), rule);
+    assert_eq!(broken_rule(|k| k.bar_arrive(1, 0)), rule);
+    assert_eq!(broken_rule(|k| k.bar_arrive(1, 2048)), rule);
+}
+
+#[test]
+fn integers_are_never_nan() {
+    let rule = broken_rule(|k| {
+        let r: B32 = k.register();
+        k.setp_u32(Comparison::Nan, r, 0);
+    });
+    assert_eq!(rule, "integers compare with Eq, Ne, Lt, Le, Gt or Ge: they are never NaN");
+}
+
+#[test]
+fn a_vector_has_two_or_four_elements() {
+    let rule = broken_rule(|k| {
+        let place: B32 = k.register();
+        let _: [F32; 3] = k.ld_vector(place);
+    });
+    assert_eq!(rule, "a vector has 2 or 4 elements");
+}
+
+#[test]
+fn an_access_moves_sixteen_bytes_at_most() {
+    let rule = broken_rule(|k| {
+        let (place, values): (B64, [B64; 4]) = (k.register(), k.registers());
+        k.st_vector(place, values);
+    });
+    assert_eq!(rule, "an access is of 16 bytes at most");
+}
+
+#[test]
+fn an_access_to_a_region_is_aligned_to_its_size() {
+    let rule = "an access is aligned to its own size";
+    let load = broken_rule(|k| {
+        let tile = k.dynamic_shared("tile", 64, 16);
+        let _: [F32; 4] = k.ld_vector((tile, 8));
+    });
+    assert_eq!(load, rule);
+    let copy = broken_rule(|k| {
+        let (tile, from): (_, B64) = (k.dynamic_shared("tile", 64, 16), k.register());
+        k.cp_async((tile, 4), from, 16);
+    });
+    assert_eq!(copy, rule);
+}
+
+#[test]
+fn a_row_of_a_matrix_is_aligned_to_sixteen_bytes() {
+    let rule = broken_rule(|k| {
+        let tile = k.dynamic_shared("tile", 64, 16);
+        let _: [B32; 4] = k.ldmatrix((tile, 8));
+    });
+    assert_eq!(rule, "a row of a matrix is aligned to 16 bytes");
+}
+
+#[test]
+fn ldmatrix_loads_one_two_or_four_matrices() {
+    let rule = broken_rule(|k| {
+        let row: B32 = k.register();
+        let _: [B32; 3] = k.ldmatrix(row);
+    });
+    assert_eq!(rule, "ldmatrix loads 1, 2 or 4 matrices");
+}
+
+#[test]
+fn orders_fit_loads_and_stores() {
+    let acquire = Access::new(Order::Acquire(Scope::Gpu));
+    let release = Access::new(Order::Release(Scope::Gpu));
+    let read_only = Access::new(Order::ReadOnly);
+    let load = |access| {
+        broken_rule(move |k| {
+            let (place, value): (B32, F32) = (k.register(), k.register());
+            k.ld_to([value], place, access);
+        })
+    };
+    let store = |access| {
+        broken_rule(move |k| {
+            let (place, value): (B64, F32) = (k.register(), k.register());
+            k.st_with(place, [value], access);
+        })
+    };
+    assert_eq!(load(release), "a load acquires, never releases");
+    assert_eq!(load(read_only), "read-only loads are from global memory");
+    assert_eq!(store(acquire), "a store is weak, volatile or relaxed, or releases");
+    assert_eq!(store(read_only), "a store is weak, volatile or relaxed, or releases");
+}
+
+#[test]
+fn cache_hints_are_for_ordinary_accesses_to_global_memory() {
+    let shared = broken_rule(|k| {
+        let (place, value): (B32, F32) = (k.register(), k.register());
+        k.ld_to([value], place, Access::new(Order::Weak).l1(L1::NoAllocate));
+    });
+    assert_eq!(shared, "cache hints are for global memory");
+    let volatile = broken_rule(|k| {
+        let (place, value): (B64, F32) = (k.register(), k.register());
+        k.ld_to([value], place, Access::new(Order::Volatile).l1(L1::EvictLast));
+    });
+    assert_eq!(volatile, "a volatile access takes no cache hints");
+}
+
+#[test]
+fn cp_async_copies_four_eight_or_sixteen_bytes_and_reads_no_more() {
+    let copy = |bytes, read| {
+        broken_rule(move |k| {
+            let (to, from): (B32, B64) = (k.register(), k.register());
+            k.cp_async_zero_fill(to, from, bytes, read);
+        })
+    };
+    assert_eq!(copy(12, 0), "cp.async copies 4, 8 or 16 bytes");
+    assert_eq!(copy(8, 16), "cp.async reads no more bytes than it writes");
+}
+
+#[test]
+fn atomic_operators_fit_their_type_and_their_use() {
+    let rule = broken_rule(|k| {
+        let (place, value): (B64, B32) = (k.register(), k.register());
+        k.atom_s32(AtomicOperator::Inc, place, value, AtomicOrder::Relaxed, Scope::Gpu);
+    });
+    assert_eq!(rule, "counting up is of unsigned 32-bit numbers");
+    let rule = broken_rule(|k| {
+        let (place, value): (B64, B32) = (k.register(), k.register());
+        k.red_u32(AtomicOperator::Exch, place, value, AtomicOrder::Relaxed, Scope::Gpu);
+    });
+    assert_eq!(rule, "an exchange gives back what was there: use atom");
+    let rule = broken_rule(|k| {
+        let (place, value): (B64, B32) = (k.register(), k.register());
+        k.red_u32(AtomicOperator::Add, place, value, AtomicOrder::Acquire, Scope::Gpu);
+    });
+    assert_eq!(rule, "red is relaxed or releases: it reads nothing that could be acquired");
+}
+
+#[test]
+fn an_error_names_the_instruction_the_kernel_and_the_rust_line() {
+    let mut module = ModuleBuilder::new(Target::Sm75);
+    let mut line = 0;
+    module.kernel("copies", |k| {
+        let (to, from): (B32, B64) = (k.register(), k.register());
+        line = line!() + 1;
+        k.cp_async((to, 16), from, 16);
+    });
+    let file = file!();
+    assert_eq!(
+        module.build().unwrap_err().to_string(),
+        format!(
+            "{file}:{line}:11: this form needs sm_80 (PTX 7.0), the module is for sm_75\n  \
+             in `cp.async.cg.shared.global [%r0+16], [%rd0], 16;` of kernel `copies`"
+        )
+    );
+}
+
+#[test]
+fn the_first_fault_is_the_one_that_is_reported() {
+    let rule = broken_rule(|k| {
+        k.bar_sync(99, 64);
+        k.bar_sync(1, 1);
+    });
+    assert_eq!(rule, "a block has barriers 0 to 15");
+}
