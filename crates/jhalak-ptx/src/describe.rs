@@ -31,6 +31,8 @@ pub(crate) trait Reader {
     fn condition(&mut self, _condition: Condition) {}
     /// A place in memory, in brackets.
     fn memory(&mut self, _address: Address) {}
+    /// A tensor map, with the coordinates of a box where there are any.
+    fn tensor(&mut self, _map: Register, _coordinates: &[Operand]) {}
     /// The address itself as a value: a symbol and an offset.
     fn symbol(&mut self, _address: Address) {}
     /// Where a branch goes.

@@ -241,6 +241,16 @@ impl Reader for InstructionText<'_> {
         self.out.push(']');
     }
 
+    fn tensor(&mut self, map: Register, coordinates: &[Operand]) {
+        self.next();
+        self.out.push('[');
+        self.raw_register(map);
+        if !coordinates.is_empty() {
+            self.braces(coordinates, Self::raw_operand);
+        }
+        self.out.push(']');
+    }
+
     fn symbol(&mut self, address: Address) {
         self.next();
         self.raw_address(address);

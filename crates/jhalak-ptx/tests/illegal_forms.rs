@@ -2,7 +2,7 @@
 
 use jhalak_ptx::{
     Access, AtomicOperator, AtomicOrder, B32, B64, Comparison, Error, F32, KernelBuilder, L1,
-    ModuleBuilder, Order, Scope, Target,
+    MatrixLayout, ModuleBuilder, Order, Scope, Swizzle, Target, WgmmaLeft, WgmmaRight,
 };
 
 /// The rule that the kernel breaks.
@@ -182,4 +182,96 @@ fn the_first_fault_is_the_one_that_is_reported() {
         k.bar_sync(1, 1);
     });
     assert_eq!(rule, "a block has barriers 0 to 15");
+}
+
+#[test]
+fn barriers_in_shared_memory_keep_their_rules() {
+    let aligned = "an mbarrier is aligned to 8 bytes";
+    let bytes = |k: &mut KernelBuilder| k.dynamic_shared("barriers", 64, 8);
+    let rule = broken_rule(|k| {
+        let barriers = bytes(k);
+        k.mbarrier_init((barriers, 4), 1);
+    });
+    assert_eq!(rule, aligned);
+    let rule = broken_rule(|k| {
+        let barriers = bytes(k);
+        k.mbarrier_init(barriers, 0);
+    });
+    assert_eq!(rule, "an mbarrier waits for 1 to 2^20 - 1 arrivals");
+    let rule = broken_rule(|k| {
+        let barriers = bytes(k);
+        k.mbarrier_arrive_expect_tx(barriers, 1 << 20);
+    });
+    assert_eq!(rule, "a phase expects at most 2^20 - 1 bytes");
+    let rule = broken_rule(|k| {
+        let barriers = bytes(k);
+        k.mbarrier_wait(barriers, 2);
+    });
+    assert_eq!(rule, "a phase's parity is 0 or 1");
+}
+
+#[test]
+fn warpgroups_change_their_registers_by_eights_under_a_bound() {
+    let steps = "setmaxnreg takes 24 to 256 registers, a multiple of 8";
+    for count in [16, 100, 264] {
+        let rule = broken_rule(|k| {
+            k.maxntid(384);
+            k.setmaxnreg_inc(count);
+        });
+        assert_eq!(rule, steps);
+    }
+    let bound = "setmaxnreg needs a bound at launch: say maxntid, reqntid or maxnreg before";
+    assert_eq!(broken_rule(|k| k.setmaxnreg_dec(24)), bound);
+}
+
+#[test]
+fn boxes_and_pieces_are_aligned() {
+    let rule = broken_rule(|k| {
+        let (memory, map): (_, B64) = (k.dynamic_shared("memory", 1024, 1024), k.register());
+        k.tma_load((memory, 64), map, [0, 0], memory, None);
+    });
+    assert_eq!(rule, "a box in shared memory is aligned to 128 bytes");
+    let rule = broken_rule(|k| {
+        let (memory, map): (_, B64) = (k.dynamic_shared("memory", 1024, 1024), k.register());
+        k.tma_store(map, [0; 6], memory, None);
+    });
+    assert_eq!(rule, "a tensor has 1 to 5 dimensions");
+    let rule = broken_rule(|k| {
+        let (memory, place): (_, B64) = (k.dynamic_shared("memory", 1024, 1024), k.register());
+        k.bulk_store(place, (memory, 8), 64, None);
+    });
+    assert_eq!(rule, "a bulk copy is aligned to 16 bytes on both sides");
+    let rule = broken_rule(|k| {
+        let (memory, place): (_, B64) = (k.dynamic_shared("memory", 1024, 1024), k.register());
+        k.bulk_store(place, memory, 100, None);
+    });
+    assert_eq!(rule, "a bulk copy moves a multiple of 16 bytes");
+}
+
+#[test]
+fn products_of_a_warpgroup_keep_their_rules() {
+    let product = |count: usize, transposed: bool| {
+        broken_rule(|k| {
+            let (descriptor, d): (B64, Vec<F32>) = (k.register(), k.fragment(count));
+            let a = WgmmaLeft::Shared { descriptor, transposed: false };
+            k.wgmma_e4m3(&d, a, WgmmaRight { descriptor, transposed }, true);
+        })
+    };
+    let width = "wgmma makes 8 to 256 columns, a multiple of 8: a register for each two";
+    for count in [0, 3, 6, 132] {
+        assert_eq!(product(count, false), width);
+    }
+    assert_eq!(product(4, true), "8-bit matrices are K-major");
+    let rule = broken_rule(|k| k.wgmma_wait_group(8));
+    assert_eq!(rule, "wgmma.wait_group leaves 0 to 7 groups");
+    let rule = broken_rule(|k| {
+        let keys = k.dynamic_shared("keys", 1024, 1024);
+        k.descriptor(keys, MatrixLayout { stride: 24, ..MatrixLayout::k_major(Swizzle::None) });
+    });
+    assert_eq!(rule, "a descriptor's distances are multiples of 16 bytes, below 2^18");
+    let rule = broken_rule(|k| {
+        let descriptor: B64 = k.register();
+        k.advance(descriptor, 24);
+    });
+    assert_eq!(rule, "a descriptor advances by multiples of 16 bytes");
 }

@@ -10,6 +10,7 @@ use crate::register::Condition;
 
 pub(crate) mod atomic;
 pub(crate) mod barrier;
+pub(crate) mod bulk;
 pub(crate) mod compare;
 pub(crate) mod control;
 pub(crate) mod convert;
@@ -17,13 +18,19 @@ pub(crate) mod cp_async;
 pub(crate) mod float;
 mod forms;
 pub(crate) mod integer;
+pub(crate) mod launch;
 pub(crate) mod ldmatrix;
+pub(crate) mod mbarrier;
 pub(crate) mod memory;
 pub(crate) mod mma;
 pub(crate) mod moves;
 pub(crate) mod multiply;
+pub(crate) mod proxy;
+pub(crate) mod stmatrix;
+pub(crate) mod tma;
 pub(crate) mod types;
 pub(crate) mod warp;
+pub(crate) mod wgmma;
 
 /// A place in a kernel's instruction list, by number. [`crate::Kernel`] knows where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -105,6 +112,30 @@ operations! {
     cp_async::CpAsync,
     cp_async::CpAsyncCommit,
     cp_async::CpAsyncWait,
+    mbarrier::MbarrierInit,
+    mbarrier::MbarrierInvalidate,
+    mbarrier::MbarrierArrive,
+    mbarrier::MbarrierExpect,
+    mbarrier::MbarrierTest,
+    mbarrier::CpAsyncArrive,
+    proxy::FenceProxyAsync,
+    proxy::FenceMbarrierInit,
+    launch::SetMaxRegisters,
+    launch::GridDependency,
+    tma::TensorLoad,
+    tma::TensorStore,
+    tma::TensorPrefetch,
+    tma::PrefetchTensorMap,
+    bulk::BulkLoad,
+    bulk::BulkStore,
+    bulk::BulkCommit,
+    bulk::BulkWait,
+    wgmma::Wgmma,
+    wgmma::WgmmaFence,
+    wgmma::WgmmaCommit,
+    wgmma::WgmmaWait,
+    stmatrix::StoreMatrix,
+    stmatrix::TransposeMatrix,
     control::Branch,
     control::Return,
 }
