@@ -96,7 +96,8 @@ pub struct TiledTensor<'a> {
     /// below 2⁴⁰.
     pub strides: &'a [u64],
     /// Elements of the box in each dimension: 1 to 256. The innermost must make a multiple of 16
-    /// bytes, and at most the swizzle's width.
+    /// bytes, and at most the swizzle's width. A kernel's innermost coordinate must do so too: an
+    /// H200 ends others with an illegal instruction.
     pub tile: &'a [u32],
     /// How the box lies in shared memory.
     pub swizzle: Swizzle,
