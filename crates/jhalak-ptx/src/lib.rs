@@ -45,7 +45,7 @@ pub use builder::KernelBuilder;
 pub use control::Loop;
 pub use error::Error;
 pub use instruction::atomic::{AtomicOperator, AtomicOrder};
-pub use instruction::barrier::FenceOrder;
+pub use instruction::barrier::{AsyncMemory, FenceOrder};
 pub use instruction::compare::{Comparison, Connective};
 pub use instruction::memory::{Access, Element, L1, Order};
 pub use instruction::moves::Special;

@@ -157,6 +157,47 @@ fn atomic_operators_fit_their_type_and_their_use() {
 }
 
 #[test]
+fn an_mbarrier_is_aligned_and_counts_what_it_can() {
+    let place = broken_rule(|k| {
+        let barriers = k.static_shared("barriers", 16, 8);
+        k.mbarrier_arrive((barriers, 4));
+    });
+    assert_eq!(place, "an mbarrier is 8 bytes, aligned to 8");
+    let init = |arrivals| {
+        broken_rule(move |k| {
+            let barrier: B32 = k.register();
+            k.mbarrier_init(barrier, arrivals);
+        })
+    };
+    assert_eq!(init(0), "an mbarrier expects 1 to 2^20 - 1 arrivals");
+    assert_eq!(init(1 << 20), "an mbarrier expects 1 to 2^20 - 1 arrivals");
+    let bytes = broken_rule(|k| {
+        let barrier: B32 = k.register();
+        k.mbarrier_arrive_expect_tx(barrier, 1 << 20);
+    });
+    assert_eq!(bytes, "a phase expects fewer than 2^20 bytes");
+    let parity = broken_rule(|k| {
+        let barrier: B32 = k.register();
+        k.mbarrier_wait(barrier, 2);
+    });
+    assert_eq!(parity, "a phase has parity 0 or 1");
+}
+
+#[test]
+fn setmaxnreg_takes_what_the_hardware_can_give() {
+    let change = |registers| {
+        broken_rule(move |k| {
+            k.reqntid(384);
+            k.setmaxnreg_inc(registers);
+        })
+    };
+    let rule = "setmaxnreg takes 24 to 256 registers, a multiple of 8";
+    assert_eq!([change(16), change(100), change(264)], [rule; 3]);
+    let unknown = broken_rule(|k| k.setmaxnreg_dec(40));
+    assert!(unknown.contains("say reqntid, maxntid or maxnreg before"), "{unknown}");
+}
+
+#[test]
 fn an_error_names_the_instruction_the_kernel_and_the_rust_line() {
     let mut module = ModuleBuilder::new(Target::Sm75);
     let mut line = 0;

@@ -16,12 +16,15 @@ pub(crate) mod convert;
 pub(crate) mod cp_async;
 pub(crate) mod float;
 mod forms;
+pub(crate) mod griddepcontrol;
 pub(crate) mod integer;
 pub(crate) mod ldmatrix;
+pub(crate) mod mbarrier;
 pub(crate) mod memory;
 pub(crate) mod mma;
 pub(crate) mod moves;
 pub(crate) mod multiply;
+pub(crate) mod setmaxnreg;
 pub(crate) mod types;
 pub(crate) mod warp;
 
@@ -100,6 +103,16 @@ operations! {
     barrier::Barrier,
     barrier::WarpBarrier,
     barrier::Fence,
+    barrier::FenceMbarrierInit,
+    barrier::FenceProxyAsync,
+    mbarrier::MbarrierInit,
+    mbarrier::MbarrierInvalidate,
+    mbarrier::MbarrierArrive,
+    mbarrier::MbarrierExpect,
+    mbarrier::MbarrierTest,
+    mbarrier::CpAsyncArrive,
+    setmaxnreg::SetMaxRegisters,
+    griddepcontrol::GridDependencyControl,
     ldmatrix::LoadMatrix,
     mma::Mma,
     cp_async::CpAsync,

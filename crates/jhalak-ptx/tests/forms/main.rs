@@ -9,6 +9,7 @@ mod convert;
 mod float;
 mod integer;
 mod matrix;
+mod mbarrier;
 mod memory;
 mod moves;
 mod synchronisation;
@@ -30,6 +31,7 @@ fn forms() -> Vec<Form> {
         atomic::forms(),
         synchronisation::forms(),
         matrix::forms(),
+        mbarrier::forms(),
     ]
     .concat()
 }
