@@ -31,6 +31,10 @@ pub(crate) trait Reader {
     fn condition(&mut self, _condition: Condition) {}
     /// A place in memory, in brackets.
     fn memory(&mut self, _address: Address) {}
+    /// A tensor map, by its generic address, in brackets.
+    fn tensor_map(&mut self, _map: Register) {}
+    /// A box of a tensor, in brackets: the address of its map, and coordinates in braces.
+    fn tensor(&mut self, _map: Register, _coordinates: &[Operand]) {}
     /// The address itself as a value: a symbol and an offset.
     fn symbol(&mut self, _address: Address) {}
     /// Where a branch goes.

@@ -37,6 +37,7 @@ mod names;
 mod parameter;
 mod register;
 mod shared;
+mod swizzle;
 mod target;
 mod text;
 
@@ -55,4 +56,5 @@ pub use module::{Module, ModuleBuilder};
 pub use parameter::{Param, Parameter, ParameterKind, TensorMap};
 pub use register::{B16, B32, B64, Class, Condition, F32, Pred, Register, Source, TypedRegister};
 pub use shared::{Placement, Region, SharedLayout};
+pub use swizzle::Swizzle;
 pub use target::{Target, Version};

@@ -192,6 +192,10 @@ impl InstructionText<'_> {
 
     fn braces<T: Copy>(&mut self, items: &[T], write: fn(&mut Self, T)) {
         self.next();
+        self.raw_braces(items, write);
+    }
+
+    fn raw_braces<T: Copy>(&mut self, items: &[T], write: fn(&mut Self, T)) {
         for (index, item) in items.iter().enumerate() {
             self.out.push_str(if index == 0 { "{" } else { ", " });
             write(self, *item);
@@ -238,6 +242,22 @@ impl Reader for InstructionText<'_> {
         self.next();
         self.out.push('[');
         self.raw_address(address);
+        self.out.push(']');
+    }
+
+    fn tensor_map(&mut self, map: Register) {
+        self.next();
+        self.out.push('[');
+        self.raw_register(map);
+        self.out.push(']');
+    }
+
+    fn tensor(&mut self, map: Register, coordinates: &[Operand]) {
+        self.next();
+        self.out.push('[');
+        self.raw_register(map);
+        self.out.push_str(", ");
+        self.raw_braces(coordinates, Self::raw_operand);
         self.out.push(']');
     }
 

@@ -187,14 +187,47 @@ fn an_mbarrier_is_aligned_and_counts_what_it_can() {
 fn setmaxnreg_takes_what_the_hardware_can_give() {
     let change = |registers| {
         broken_rule(move |k| {
-            k.reqntid(384);
+            k.maxnreg(168);
             k.setmaxnreg_inc(registers);
         })
     };
     let rule = "setmaxnreg takes 24 to 256 registers, a multiple of 8";
     assert_eq!([change(16), change(100), change(264)], [rule; 3]);
-    let unknown = broken_rule(|k| k.setmaxnreg_dec(40));
-    assert!(unknown.contains("say reqntid, maxntid or maxnreg before"), "{unknown}");
+    let unknown = broken_rule(|k| {
+        k.reqntid(384);
+        k.setmaxnreg_dec(40);
+    });
+    assert!(unknown.contains("say minnctapersm or maxnreg before"), "{unknown}");
+}
+
+#[test]
+fn boxes_of_tensors_have_one_to_five_dimensions_and_aligned_tiles() {
+    let rank = |rank: usize| {
+        broken_rule(move |k| {
+            let (map, tile, barrier): (B64, B32, B32) = (k.register(), k.register(), k.register());
+            k.tensor_load(tile, map, &vec![0.into(); rank], barrier, None);
+        })
+    };
+    assert_eq!([rank(0), rank(6)], ["a tensor has 1 to 5 dimensions"; 2]);
+    let tile = broken_rule(|k| {
+        let (map, tile): (B64, _) = (k.register(), k.dynamic_shared("tile", 256, 128));
+        k.tensor_store(map, &[0.into()], (tile, 64), None);
+    });
+    assert_eq!(tile, "a tile is aligned to 128 bytes");
+}
+
+#[test]
+fn bulk_copies_are_of_whole_chunks_of_sixteen_bytes() {
+    let bytes = broken_rule(|k| {
+        let (to, from): (B64, B32) = (k.register(), k.register());
+        k.bulk_store(to, from, 24, None);
+    });
+    assert_eq!(bytes, "a bulk copy is of a multiple of 16 bytes");
+    let place = broken_rule(|k| {
+        let (to, from): (B64, _) = (k.register(), k.dynamic_shared("row", 64, 16));
+        k.bulk_reduce_add_f32(to, (from, 8), 16, None);
+    });
+    assert_eq!(place, "a bulk copy is aligned to 16 bytes");
 }
 
 #[test]

@@ -17,7 +17,8 @@ const SINCE: &Since = &[(Target::Sm80, Version::new(7, 0))];
 const PARITY: &Since = &[(Target::Sm80, Version::new(7, 1))];
 const HOPPER: &Since = &[(Target::Sm90a, Version::new(8, 0))];
 
-fn check_barrier(barrier: &Address, to: &mut impl Reader) {
+/// A barrier that an instruction names.
+pub(super) fn check_barrier(barrier: &Address, to: &mut impl Reader) {
     to.rule(barrier.may_hold(8), "an mbarrier is 8 bytes, aligned to 8");
 }
 

@@ -10,6 +10,7 @@ use crate::register::Condition;
 
 pub(crate) mod atomic;
 pub(crate) mod barrier;
+pub(crate) mod bulk_copy;
 pub(crate) mod compare;
 pub(crate) mod control;
 pub(crate) mod convert;
@@ -25,6 +26,7 @@ pub(crate) mod mma;
 pub(crate) mod moves;
 pub(crate) mod multiply;
 pub(crate) mod setmaxnreg;
+pub(crate) mod tensor_copy;
 pub(crate) mod types;
 pub(crate) mod warp;
 
@@ -111,6 +113,15 @@ operations! {
     mbarrier::MbarrierExpect,
     mbarrier::MbarrierTest,
     mbarrier::CpAsyncArrive,
+    tensor_copy::TensorLoad,
+    tensor_copy::TensorStore,
+    tensor_copy::TensorPrefetch,
+    tensor_copy::PrefetchTensorMap,
+    bulk_copy::BulkLoad,
+    bulk_copy::BulkStore,
+    bulk_copy::BulkReduce,
+    bulk_copy::BulkCommit,
+    bulk_copy::BulkWait,
     setmaxnreg::SetMaxRegisters,
     griddepcontrol::GridDependencyControl,
     ldmatrix::LoadMatrix,

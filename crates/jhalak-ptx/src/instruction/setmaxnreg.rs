@@ -1,8 +1,10 @@
 //! Moves registers from one warpgroup to another (PTX ISA, "setmaxnreg").
+//!
+//! ptxas ignores it (advisory C7508) unless the kernel says how many registers a thread begins with:
+//! by `maxnreg`, or by `minnctapersm` and the threads of a block.
 
 use crate::KernelBuilder;
 use crate::describe::{Describe, Reader};
-use crate::kernel::BlockThreads;
 use crate::names::named;
 use crate::target::{Target, Version};
 
@@ -51,9 +53,9 @@ impl KernelBuilder {
     #[track_caller]
     fn change_registers(&mut self, change: RegisterChange, registers: u32) {
         let bounds = self.kernel.bounds;
-        let known = bounds.threads != BlockThreads::Any || bounds.max_registers.is_some();
-        let rule = "setmaxnreg needs a known number of registers: say reqntid, maxntid or maxnreg \
-                    before";
+        let known = bounds.min_blocks.is_some() || bounds.max_registers.is_some();
+        let rule = "setmaxnreg counts from a known number of registers: say minnctapersm or \
+                    maxnreg before";
         self.declare(known, format!("setmaxnreg {registers}"), rule);
         self.push(SetMaxRegisters { change, registers });
     }

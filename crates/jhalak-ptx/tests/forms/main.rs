@@ -6,6 +6,7 @@ mod atomic;
 mod case;
 mod compare;
 mod convert;
+mod copy;
 mod float;
 mod integer;
 mod matrix;
@@ -30,6 +31,7 @@ fn forms() -> Vec<Form> {
         memory::forms(),
         atomic::forms(),
         synchronisation::forms(),
+        copy::forms(),
         matrix::forms(),
         mbarrier::forms(),
     ]

@@ -26,10 +26,11 @@ pub fn forms() -> Vec<Form> {
         }),
         Form::new(SM90, "setmaxnreg.inc.sync.aligned.u32 240;", |k, _| {
             k.reqntid(384);
+            k.minnctapersm(1);
             k.setmaxnreg_inc(240);
         }),
         Form::new(SM90, "setmaxnreg.dec.sync.aligned.u32 24;", |k, _| {
-            k.maxntid(384);
+            k.maxnreg(168);
             k.setmaxnreg_dec(24);
         }),
         Form::new(SM90, "griddepcontrol.launch_dependents;", |k, _| {
