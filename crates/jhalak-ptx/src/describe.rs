@@ -23,6 +23,8 @@ pub(crate) trait Reader {
     fn elected(&mut self, _predicate: Register) {}
     /// Registers that are written, in braces.
     fn outputs(&mut self, _registers: &[Register]) {}
+    /// Registers that are read and written again, in braces.
+    fn accumulators(&mut self, _registers: &[Register]) {}
     /// A register or constant that is read.
     fn input(&mut self, _operand: Operand) {}
     /// Registers that are read, in braces.
@@ -41,6 +43,8 @@ pub(crate) trait Reader {
     fn label(&mut self, _label: Label) {}
     /// An operand that is a plain number: never a register.
     fn number(&mut self, _number: u32) {}
+    /// A sign as an operand: 1, or -1 where it is flipped.
+    fn sign(&mut self, _flipped: bool) {}
     /// An operand that is a word, such as a special register.
     fn word(&mut self, _word: &str) {}
 }

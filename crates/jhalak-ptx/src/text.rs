@@ -224,6 +224,10 @@ impl Reader for InstructionText<'_> {
         self.braces(registers, Self::raw_register);
     }
 
+    fn accumulators(&mut self, registers: &[Register]) {
+        self.braces(registers, Self::raw_register);
+    }
+
     fn input(&mut self, operand: Operand) {
         self.next();
         self.raw_operand(operand);
@@ -273,6 +277,10 @@ impl Reader for InstructionText<'_> {
 
     fn number(&mut self, number: u32) {
         self.input(Operand::Constant(Class::B32, number.into()));
+    }
+
+    fn sign(&mut self, flipped: bool) {
+        self.word(if flipped { "-1" } else { "1" });
     }
 
     fn word(&mut self, word: &str) {

@@ -2,7 +2,7 @@
 
 use jhalak_ptx::{
     Access, AtomicOperator, AtomicOrder, B32, B64, Comparison, Error, F32, KernelBuilder, L1,
-    ModuleBuilder, Order, Scope, Target,
+    Major, MatrixLayout, ModuleBuilder, Order, Scope, Swizzle, Target,
 };
 
 /// The rule that the kernel breaks.
@@ -228,6 +228,49 @@ fn bulk_copies_are_of_whole_chunks_of_sixteen_bytes() {
         k.bulk_reduce_add_f32(to, (from, 8), 16, None);
     });
     assert_eq!(place, "a bulk copy is aligned to 16 bytes");
+}
+
+#[test]
+fn wgmma_has_the_shapes_of_the_tensor_cores() {
+    let columns = |registers| {
+        broken_rule(move |k| {
+            let (place, d): (B32, Vec<F32>) = (k.register(), k.fragment(registers));
+            let tile = k.descriptor(place, MatrixLayout::k_major(Swizzle::Bytes128));
+            k.wgmma_bf16(&d, tile, tile, true);
+        })
+    };
+    let rule = "wgmma has 8 to 256 columns, a multiple of 8: d has half as many registers";
+    assert_eq!([columns(0), columns(6), columns(132)], [rule; 3]);
+    let transposed = broken_rule(|k| {
+        let (place, d): (B32, [F32; 4]) = (k.register(), k.registers());
+        let tile = k.descriptor(place, MatrixLayout::mn_major(Swizzle::Bytes128, 8192));
+        k.wgmma_e4m3(&d, [place; 4], tile, true);
+    });
+    assert_eq!(transposed, "wgmma of 8-bit elements reads K-major matrices");
+    assert_eq!(broken_rule(|k| k.wgmma_wait_group(8)), "wgmma waits for all but 0 to 7 groups");
+}
+
+#[test]
+fn a_descriptor_begins_with_a_pattern_and_counts_in_chunks() {
+    let place = |align, offset: u32| {
+        broken_rule(move |k| {
+            let tile = k.dynamic_shared("tile", 4096, align);
+            k.descriptor((tile, offset), MatrixLayout::k_major(Swizzle::Bytes128));
+        })
+    };
+    assert!(place(1024, 512).contains("begins with a pattern"));
+    assert!(place(128, 0).contains("begins with a pattern"));
+    let distance = broken_rule(|k| {
+        let place: B32 = k.register();
+        k.descriptor(place, MatrixLayout::unswizzled(Major::K, 8, 128));
+    });
+    assert_eq!(distance, "distances of core matrices are multiples of 16 bytes below 2^18");
+    let advance = broken_rule(|k| {
+        let place: B32 = k.register();
+        let tile = k.descriptor(place, MatrixLayout::k_major(Swizzle::Bytes128));
+        k.descriptor_advance(tile, 8);
+    });
+    assert_eq!(advance, "descriptors advance by a multiple of 16 bytes");
 }
 
 #[test]

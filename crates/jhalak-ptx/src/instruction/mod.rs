@@ -29,6 +29,7 @@ pub(crate) mod setmaxnreg;
 pub(crate) mod tensor_copy;
 pub(crate) mod types;
 pub(crate) mod warp;
+pub(crate) mod wgmma;
 
 /// A place in a kernel's instruction list, by number. [`crate::Kernel`] knows where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -126,6 +127,10 @@ operations! {
     griddepcontrol::GridDependencyControl,
     ldmatrix::LoadMatrix,
     mma::Mma,
+    wgmma::Wgmma,
+    wgmma::WgmmaFence,
+    wgmma::WgmmaCommit,
+    wgmma::WgmmaWait,
     cp_async::CpAsync,
     cp_async::CpAsyncCommit,
     cp_async::CpAsyncWait,

@@ -28,7 +28,7 @@ pub(crate) struct SetMaxRegisters {
 impl Describe for SetMaxRegisters {
     fn describe(&self, to: &mut impl Reader) {
         to.needs(&[(Target::Sm90a, Version::new(8, 0))]);
-        let known = (24..=256).contains(&self.registers) && self.registers % 8 == 0;
+        let known = (24..=256).contains(&self.registers) && self.registers.is_multiple_of(8);
         to.rule(known, "setmaxnreg takes 24 to 256 registers, a multiple of 8");
         to.name(&["setmaxnreg", self.change.name(), ".sync.aligned.u32"]);
         to.number(self.registers);

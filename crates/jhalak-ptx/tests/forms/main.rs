@@ -15,6 +15,7 @@ mod memory;
 mod moves;
 mod synchronisation;
 mod warp;
+mod wgmma;
 
 use case::Form;
 use jhalak_ptx::{Error, Target};
@@ -33,6 +34,7 @@ fn forms() -> Vec<Form> {
         synchronisation::forms(),
         copy::forms(),
         matrix::forms(),
+        wgmma::forms(),
         mbarrier::forms(),
     ]
     .concat()
