@@ -14,7 +14,7 @@
 
 use jhalak_ptx::{
     B32, B64, Comparison, Error, F32, KernelBuilder, MatrixLayout, Module, ModuleBuilder, Pred,
-    Region, Special, Swizzle, Target, WgmmaLeft, WgmmaRight,
+    Region, Special, Swizzle, Target,
 };
 
 /// Rows and columns of C that a block computes at a time.
@@ -52,6 +52,7 @@ pub fn module() -> Result<Module, Error> {
 
 fn matmul(k: &mut KernelBuilder) {
     k.reqntid(THREADS);
+    k.minnctapersm(1);
     let maps = [k.param_tensor_map("a"), k.param_tensor_map("b")];
     let c = k.param_pointer("c", 16);
     let sizes = ["row_tiles", "column_tiles", "stages", "columns"].map(|name| k.param_u32(name));
@@ -169,9 +170,9 @@ fn produce(
             let full = ring.barrier(k, ring.full);
             k.mbarrier_arrive_expect_tx(full, A_BYTES + B_BYTES);
             let a = k.mad_lo_u32(ring.stage, A_BYTES, ring.a);
-            k.tma_load(a, map_a, [depth, row], full, None);
+            k.tensor_load(a, map_a, &[depth.into(), row.into()], full, None);
             let b = k.mad_lo_u32(ring.stage, B_BYTES, ring.b);
-            k.tma_load(b, map_b, [depth, column], full, None);
+            k.tensor_load(b, map_b, &[depth.into(), column.into()], full, None);
             ring.advance(k);
         });
     });
@@ -201,19 +202,17 @@ fn consume(k: &mut KernelBuilder, tiles: &Tiles, stages: B32, ring: &Ring, outpu
         k.for_range(0, stages, 1, |k, block| {
             let full = ring.barrier(k, ring.full);
             k.mbarrier_wait(full, ring.parity);
-            let a = k.mad_wide_u32(ring.stage, A_BYTES >> 4, all_a);
-            let b = k.mad_wide_u32(ring.stage, B_BYTES >> 4, all_b);
+            let a = k.descriptor_at(all_a, ring.stage, A_BYTES);
+            let b = k.descriptor_at(all_b, ring.stage, B_BYTES);
             let more = k.setp_u32(Comparison::Ne, block, 0);
             k.wgmma_fence();
             for step in 0..DEPTH * 2 / STEP_BYTES {
-                let a = k.advance(a, step * STEP_BYTES);
-                let b = k.advance(b, step * STEP_BYTES);
-                let left = WgmmaLeft::Shared { descriptor: a, transposed: false };
-                let right = WgmmaRight { descriptor: b, transposed: false };
+                let along = (step * STEP_BYTES).cast_signed();
+                let (a, b) = (k.descriptor_advance(a, along), k.descriptor_advance(b, along));
                 if step == 0 {
-                    k.wgmma_bf16(&sums, left, right, more);
+                    k.wgmma_bf16(&sums, a, b, more);
                 } else {
-                    k.wgmma_bf16(&sums, left, right, true);
+                    k.wgmma_bf16(&sums, a, b, true);
                 }
             }
             k.wgmma_commit_group();

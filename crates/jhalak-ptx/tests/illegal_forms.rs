@@ -2,7 +2,7 @@
 
 use jhalak_ptx::{
     Access, AtomicOperator, AtomicOrder, B32, B64, Comparison, Error, F32, KernelBuilder, L1,
-    MatrixLayout, ModuleBuilder, Order, Scope, Swizzle, Target, WgmmaLeft, WgmmaRight,
+    Major, MatrixLayout, ModuleBuilder, Order, Scope, Swizzle, Target,
 };
 
 /// The rule that the kernel breaks.
@@ -89,6 +89,15 @@ fn ldmatrix_loads_one_two_or_four_matrices() {
 }
 
 #[test]
+fn stmatrix_stores_one_two_or_four_matrices() {
+    let rule = broken_rule(|k| {
+        let row: B32 = k.register();
+        k.stmatrix(row, [row; 3]);
+    });
+    assert_eq!(rule, "stmatrix stores 1, 2 or 4 matrices");
+}
+
+#[test]
 fn orders_fit_loads_and_stores() {
     let acquire = Access::new(Order::Acquire(Scope::Gpu));
     let release = Access::new(Order::Release(Scope::Gpu));
@@ -157,6 +166,123 @@ fn atomic_operators_fit_their_type_and_their_use() {
 }
 
 #[test]
+fn an_mbarrier_is_aligned_and_counts_what_it_can() {
+    let place = broken_rule(|k| {
+        let barriers = k.static_shared("barriers", 16, 8);
+        k.mbarrier_arrive((barriers, 4));
+    });
+    assert_eq!(place, "an mbarrier is 8 bytes, aligned to 8");
+    let init = |arrivals| {
+        broken_rule(move |k| {
+            let barrier: B32 = k.register();
+            k.mbarrier_init(barrier, arrivals);
+        })
+    };
+    assert_eq!(init(0), "an mbarrier expects 1 to 2^20 - 1 arrivals");
+    assert_eq!(init(1 << 20), "an mbarrier expects 1 to 2^20 - 1 arrivals");
+    let bytes = broken_rule(|k| {
+        let barrier: B32 = k.register();
+        k.mbarrier_arrive_expect_tx(barrier, 1 << 20);
+    });
+    assert_eq!(bytes, "a phase expects fewer than 2^20 bytes");
+    let parity = broken_rule(|k| {
+        let barrier: B32 = k.register();
+        k.mbarrier_wait(barrier, 2);
+    });
+    assert_eq!(parity, "a phase has parity 0 or 1");
+}
+
+#[test]
+fn setmaxnreg_takes_what_the_hardware_can_give() {
+    let change = |registers| {
+        broken_rule(move |k| {
+            k.maxnreg(168);
+            k.setmaxnreg_inc(registers);
+        })
+    };
+    let rule = "setmaxnreg takes 24 to 256 registers, a multiple of 8";
+    assert_eq!([change(16), change(100), change(264)], [rule; 3]);
+    let unknown = broken_rule(|k| {
+        k.reqntid(384);
+        k.setmaxnreg_dec(40);
+    });
+    assert!(unknown.contains("say minnctapersm or maxnreg before"), "{unknown}");
+}
+
+#[test]
+fn boxes_of_tensors_have_one_to_five_dimensions_and_aligned_tiles() {
+    let rank = |rank: usize| {
+        broken_rule(move |k| {
+            let (map, tile, barrier): (B64, B32, B32) = (k.register(), k.register(), k.register());
+            k.tensor_load(tile, map, &vec![0.into(); rank], barrier, None);
+        })
+    };
+    assert_eq!([rank(0), rank(6)], ["a tensor has 1 to 5 dimensions"; 2]);
+    let tile = broken_rule(|k| {
+        let (map, tile): (B64, _) = (k.register(), k.dynamic_shared("tile", 256, 128));
+        k.tensor_store(map, &[0.into()], (tile, 64), None);
+    });
+    assert_eq!(tile, "a tile is aligned to 128 bytes");
+}
+
+#[test]
+fn bulk_copies_are_of_whole_chunks_of_sixteen_bytes() {
+    let bytes = broken_rule(|k| {
+        let (to, from): (B64, B32) = (k.register(), k.register());
+        k.bulk_store(to, from, 24, None);
+    });
+    assert_eq!(bytes, "a bulk copy is of a multiple of 16 bytes");
+    let place = broken_rule(|k| {
+        let (to, from): (B64, _) = (k.register(), k.dynamic_shared("row", 64, 16));
+        k.bulk_reduce_add_f32(to, (from, 8), 16, None);
+    });
+    assert_eq!(place, "a bulk copy is aligned to 16 bytes");
+}
+
+#[test]
+fn wgmma_has_the_shapes_of_the_tensor_cores() {
+    let columns = |registers| {
+        broken_rule(move |k| {
+            let (place, d): (B32, Vec<F32>) = (k.register(), k.fragment(registers));
+            let tile = k.descriptor(place, MatrixLayout::k_major(Swizzle::Bytes128));
+            k.wgmma_bf16(&d, tile, tile, true);
+        })
+    };
+    let rule = "wgmma has 8 to 256 columns, a multiple of 8: d has half as many registers";
+    assert_eq!([columns(0), columns(6), columns(132)], [rule; 3]);
+    let transposed = broken_rule(|k| {
+        let (place, d): (B32, [F32; 4]) = (k.register(), k.registers());
+        let tile = k.descriptor(place, MatrixLayout::mn_major(Swizzle::Bytes128, 8192));
+        k.wgmma_e4m3(&d, [place; 4], tile, true);
+    });
+    assert_eq!(transposed, "wgmma of 8-bit elements reads K-major matrices");
+    assert_eq!(broken_rule(|k| k.wgmma_wait_group(8)), "wgmma waits for all but 0 to 7 groups");
+}
+
+#[test]
+fn a_descriptor_begins_with_a_pattern_and_counts_in_chunks() {
+    let place = |align, offset: u32| {
+        broken_rule(move |k| {
+            let tile = k.dynamic_shared("tile", 4096, align);
+            k.descriptor((tile, offset), MatrixLayout::k_major(Swizzle::Bytes128));
+        })
+    };
+    assert!(place(1024, 512).contains("begins with a pattern"));
+    assert!(place(128, 0).contains("begins with a pattern"));
+    let distance = broken_rule(|k| {
+        let place: B32 = k.register();
+        k.descriptor(place, MatrixLayout::unswizzled(Major::K, 8, 128));
+    });
+    assert_eq!(distance, "distances of core matrices are multiples of 16 bytes below 2^18");
+    let advance = broken_rule(|k| {
+        let place: B32 = k.register();
+        let tile = k.descriptor(place, MatrixLayout::k_major(Swizzle::Bytes128));
+        k.descriptor_advance(tile, 8);
+    });
+    assert_eq!(advance, "descriptors advance by a multiple of 16 bytes");
+}
+
+#[test]
 fn an_error_names_the_instruction_the_kernel_and_the_rust_line() {
     let mut module = ModuleBuilder::new(Target::Sm75);
     let mut line = 0;
@@ -182,96 +308,4 @@ fn the_first_fault_is_the_one_that_is_reported() {
         k.bar_sync(1, 1);
     });
     assert_eq!(rule, "a block has barriers 0 to 15");
-}
-
-#[test]
-fn barriers_in_shared_memory_keep_their_rules() {
-    let aligned = "an mbarrier is aligned to 8 bytes";
-    let bytes = |k: &mut KernelBuilder| k.dynamic_shared("barriers", 64, 8);
-    let rule = broken_rule(|k| {
-        let barriers = bytes(k);
-        k.mbarrier_init((barriers, 4), 1);
-    });
-    assert_eq!(rule, aligned);
-    let rule = broken_rule(|k| {
-        let barriers = bytes(k);
-        k.mbarrier_init(barriers, 0);
-    });
-    assert_eq!(rule, "an mbarrier waits for 1 to 2^20 - 1 arrivals");
-    let rule = broken_rule(|k| {
-        let barriers = bytes(k);
-        k.mbarrier_arrive_expect_tx(barriers, 1 << 20);
-    });
-    assert_eq!(rule, "a phase expects at most 2^20 - 1 bytes");
-    let rule = broken_rule(|k| {
-        let barriers = bytes(k);
-        k.mbarrier_wait(barriers, 2);
-    });
-    assert_eq!(rule, "a phase's parity is 0 or 1");
-}
-
-#[test]
-fn warpgroups_change_their_registers_by_eights_under_a_bound() {
-    let steps = "setmaxnreg takes 24 to 256 registers, a multiple of 8";
-    for count in [16, 100, 264] {
-        let rule = broken_rule(|k| {
-            k.maxntid(384);
-            k.setmaxnreg_inc(count);
-        });
-        assert_eq!(rule, steps);
-    }
-    let bound = "setmaxnreg needs a bound at launch: say maxntid, reqntid or maxnreg before";
-    assert_eq!(broken_rule(|k| k.setmaxnreg_dec(24)), bound);
-}
-
-#[test]
-fn boxes_and_pieces_are_aligned() {
-    let rule = broken_rule(|k| {
-        let (memory, map): (_, B64) = (k.dynamic_shared("memory", 1024, 1024), k.register());
-        k.tma_load((memory, 64), map, [0, 0], memory, None);
-    });
-    assert_eq!(rule, "a box in shared memory is aligned to 128 bytes");
-    let rule = broken_rule(|k| {
-        let (memory, map): (_, B64) = (k.dynamic_shared("memory", 1024, 1024), k.register());
-        k.tma_store(map, [0; 6], memory, None);
-    });
-    assert_eq!(rule, "a tensor has 1 to 5 dimensions");
-    let rule = broken_rule(|k| {
-        let (memory, place): (_, B64) = (k.dynamic_shared("memory", 1024, 1024), k.register());
-        k.bulk_store(place, (memory, 8), 64, None);
-    });
-    assert_eq!(rule, "a bulk copy is aligned to 16 bytes on both sides");
-    let rule = broken_rule(|k| {
-        let (memory, place): (_, B64) = (k.dynamic_shared("memory", 1024, 1024), k.register());
-        k.bulk_store(place, memory, 100, None);
-    });
-    assert_eq!(rule, "a bulk copy moves a multiple of 16 bytes");
-}
-
-#[test]
-fn products_of_a_warpgroup_keep_their_rules() {
-    let product = |count: usize, transposed: bool| {
-        broken_rule(|k| {
-            let (descriptor, d): (B64, Vec<F32>) = (k.register(), k.fragment(count));
-            let a = WgmmaLeft::Shared { descriptor, transposed: false };
-            k.wgmma_e4m3(&d, a, WgmmaRight { descriptor, transposed }, true);
-        })
-    };
-    let width = "wgmma makes 8 to 256 columns, a multiple of 8: a register for each two";
-    for count in [0, 3, 6, 132] {
-        assert_eq!(product(count, false), width);
-    }
-    assert_eq!(product(4, true), "8-bit matrices are K-major");
-    let rule = broken_rule(|k| k.wgmma_wait_group(8));
-    assert_eq!(rule, "wgmma.wait_group leaves 0 to 7 groups");
-    let rule = broken_rule(|k| {
-        let keys = k.dynamic_shared("keys", 1024, 1024);
-        k.descriptor(keys, MatrixLayout { stride: 24, ..MatrixLayout::k_major(Swizzle::None) });
-    });
-    assert_eq!(rule, "a descriptor's distances are multiples of 16 bytes, below 2^18");
-    let rule = broken_rule(|k| {
-        let descriptor: B64 = k.register();
-        k.advance(descriptor, 24);
-    });
-    assert_eq!(rule, "a descriptor advances by multiples of 16 bytes");
 }

@@ -10,24 +10,25 @@ use crate::register::Condition;
 
 pub(crate) mod atomic;
 pub(crate) mod barrier;
-pub(crate) mod bulk;
+pub(crate) mod bulk_copy;
 pub(crate) mod compare;
 pub(crate) mod control;
 pub(crate) mod convert;
 pub(crate) mod cp_async;
 pub(crate) mod float;
 mod forms;
+pub(crate) mod griddepcontrol;
 pub(crate) mod integer;
-pub(crate) mod launch;
 pub(crate) mod ldmatrix;
 pub(crate) mod mbarrier;
 pub(crate) mod memory;
 pub(crate) mod mma;
 pub(crate) mod moves;
 pub(crate) mod multiply;
-pub(crate) mod proxy;
+pub(crate) mod packed;
+pub(crate) mod setmaxnreg;
 pub(crate) mod stmatrix;
-pub(crate) mod tma;
+pub(crate) mod tensor_copy;
 pub(crate) mod types;
 pub(crate) mod warp;
 pub(crate) mod wgmma;
@@ -74,6 +75,7 @@ macro_rules! operations {
 operations! {
     integer::Integer,
     integer::BitField,
+    integer::BitInsert,
     integer::Lop3,
     integer::Permute,
     multiply::MulWide,
@@ -81,6 +83,9 @@ operations! {
     float::Float,
     float::FusedMulAdd,
     float::FloatUnary,
+    packed::Packed,
+    packed::PackedFusedMulAdd,
+    packed::PackedEx2,
     compare::Compare,
     compare::Select,
     compare::Logic,
@@ -104,38 +109,40 @@ operations! {
     atomic::CompareSwap,
     atomic::Reduce,
     atomic::ReduceVector,
+    atomic::ReducePair,
     barrier::Barrier,
     barrier::WarpBarrier,
     barrier::Fence,
-    ldmatrix::LoadMatrix,
-    mma::Mma,
-    cp_async::CpAsync,
-    cp_async::CpAsyncCommit,
-    cp_async::CpAsyncWait,
+    barrier::FenceMbarrierInit,
+    barrier::FenceProxyAsync,
     mbarrier::MbarrierInit,
     mbarrier::MbarrierInvalidate,
     mbarrier::MbarrierArrive,
     mbarrier::MbarrierExpect,
     mbarrier::MbarrierTest,
     mbarrier::CpAsyncArrive,
-    proxy::FenceProxyAsync,
-    proxy::FenceMbarrierInit,
-    launch::SetMaxRegisters,
-    launch::GridDependency,
-    tma::TensorLoad,
-    tma::TensorStore,
-    tma::TensorPrefetch,
-    tma::PrefetchTensorMap,
-    bulk::BulkLoad,
-    bulk::BulkStore,
-    bulk::BulkCommit,
-    bulk::BulkWait,
+    tensor_copy::TensorLoad,
+    tensor_copy::TensorStore,
+    tensor_copy::TensorPrefetch,
+    tensor_copy::PrefetchTensorMap,
+    bulk_copy::BulkLoad,
+    bulk_copy::BulkStore,
+    bulk_copy::BulkReduce,
+    bulk_copy::BulkCommit,
+    bulk_copy::BulkWait,
+    setmaxnreg::SetMaxRegisters,
+    griddepcontrol::GridDependencyControl,
+    ldmatrix::LoadMatrix,
+    stmatrix::StoreMatrix,
+    stmatrix::TransposeMatrix,
+    mma::Mma,
     wgmma::Wgmma,
     wgmma::WgmmaFence,
     wgmma::WgmmaCommit,
     wgmma::WgmmaWait,
-    stmatrix::StoreMatrix,
-    stmatrix::TransposeMatrix,
+    cp_async::CpAsync,
+    cp_async::CpAsyncCommit,
+    cp_async::CpAsyncWait,
     control::Branch,
     control::Return,
 }

@@ -1,109 +1,119 @@
-//! Matrix products of a warpgroup (PTX ISA, "wgmma"): `d = a · b + d`, d of 64 × n floats.
+//! Matrix products of a warpgroup, which run on while its threads do something else (PTX ISA,
+//! "wgmma.mma_async"): `d = a · b + d`, d 64 × n floats.
 //!
 //! ```text
-//! warp w of the warpgroup, lane l:
-//! d  register i: row 16w + l / 4 + 8(i / 2 % 2), column 8(i / 4) + 2(l % 4) + i % 2
-//! a  in registers as for mma: 16 rows to a warp;  or in shared memory, by a descriptor
-//! b  in shared memory, by a descriptor
+//! warp w of the warpgroup, lane l, group g = l / 4, pair t = l % 4
+//! d  register i: row 16w + g + 8((i / 2) % 2), column 8(i / 4) + 2t + i % 2
+//! a  in registers, like mma's: row 16w + g and + 8, k = 2t.. and h + 2t.. (e4m3: 4t.. and h + 4t..)
+//! b  in shared memory, n columns; see `descriptor`
 //! ```
 //!
-//! The product runs on while the warps do something else. Its registers may not be touched before a
-//! wait; registers written by other instructions, and the first product, need a fence before.
+//! From the first product to the wait the registers of d, and of a, belong to the tensor cores: a
+//! read or write in between makes ptxas wait after every product.
 
 use super::types::Type::{self, Bf16, E4m3, F16};
 use crate::KernelBuilder;
 use crate::describe::{Describe, Reader};
-use crate::register::{B32, B64, F32, Operand, Pred, Register, Source};
+use crate::descriptor::{Descriptor, Major};
+use crate::register::{B32, F32, Operand, Pred, Register, Source};
 use crate::target::{Since, Target, Version};
 
-const HOPPER: &Since = &[(Target::Sm90a, Version::new(8, 0))];
+const SINCE: &Since = &[(Target::Sm90a, Version::new(8, 0))];
 
-/// Where a product's left matrix is.
+/// Where the left matrix is.
 #[derive(Clone, Copy, Debug)]
-pub enum WgmmaLeft {
-    /// In shared memory, K-major or M-major.
-    Shared {
-        /// The descriptor.
-        descriptor: B64,
-        /// Rows next to each other in memory (M-major): 16-bit types only.
-        transposed: bool,
-    },
-    /// In registers.
+pub enum LeftMatrix {
+    /// In shared memory, 64 rows.
+    Shared(Descriptor),
+    /// In registers, spread over the warpgroup.
     Registers([B32; 4]),
 }
 
-/// Where a product's right matrix is: in shared memory.
-#[derive(Clone, Copy, Debug)]
-pub struct WgmmaRight {
-    /// The descriptor.
-    pub descriptor: B64,
-    /// Columns next to each other in memory (N-major): 16-bit types only.
-    pub transposed: bool,
+impl From<Descriptor> for LeftMatrix {
+    fn from(descriptor: Descriptor) -> Self {
+        LeftMatrix::Shared(descriptor)
+    }
 }
 
-/// Begins `d = a · b + d`, or `d = a · b` where `accumulate` is false.
+impl From<[B32; 4]> for LeftMatrix {
+    fn from(registers: [B32; 4]) -> Self {
+        LeftMatrix::Registers(registers)
+    }
+}
+
+/// `d = a · b + d`, or `d = a · b` where `accumulate` does not hold.
 #[derive(Clone, Debug)]
 pub(crate) struct Wgmma {
     pub(crate) ty: Type,
     pub(crate) d: Vec<Register>,
-    pub(crate) a: WgmmaLeft,
-    pub(crate) b: WgmmaRight,
+    pub(crate) a: LeftMatrix,
+    pub(crate) b: Descriptor,
     pub(crate) accumulate: Operand,
 }
 
 impl Wgmma {
-    /// Columns of the product.
+    /// How many products are summed.
+    pub(crate) fn depth(&self) -> u32 {
+        32 / self.ty.bytes()
+    }
+
+    /// Columns of b and d.
     pub(crate) fn columns(&self) -> usize {
         2 * self.d.len()
     }
+
+    fn check(&self, to: &mut impl Reader) {
+        to.needs(SINCE);
+        let columns = self.columns();
+        let known = (8..=256).contains(&columns) && columns.is_multiple_of(8);
+        to.rule(known, "wgmma has 8 to 256 columns, a multiple of 8: d has half as many registers");
+        let a_major = match self.a {
+            LeftMatrix::Shared(a) => a.major,
+            LeftMatrix::Registers(_) => Major::K,
+        };
+        let k_major = [a_major, self.b.major] == [Major::K; 2];
+        to.rule(k_major || self.ty.bytes() == 2, "wgmma of 8-bit elements reads K-major matrices");
+    }
+}
+
+/// The operand that says whether a matrix is transposed on the way.
+fn transposed(major: Major) -> u32 {
+    (major == Major::Mn).into()
 }
 
 impl Describe for Wgmma {
     fn describe(&self, to: &mut impl Reader) {
-        to.needs(HOPPER);
-        let columns = self.columns();
-        let possible = (8..=256).contains(&columns) && columns.is_multiple_of(8);
-        to.rule(possible, "wgmma makes 8 to 256 columns, a multiple of 8: a register for each two");
-        let wide = self.ty != E4m3;
-        let left_transposed = matches!(self.a, WgmmaLeft::Shared { transposed: true, .. });
-        let plain = !left_transposed && !self.b.transposed;
-        to.rule(wide || plain, "8-bit matrices are K-major");
-        let shape = SHAPES[columns.div_ceil(8).clamp(1, 32) - 1];
-        let depth = if wide { "k16" } else { "k32" };
+        self.check(to);
+        let columns = self.columns().to_string();
+        let depth = if self.depth() == 16 { "k16" } else { "k32" };
         let ty = self.ty.name();
-        to.name(&["wgmma.mma_async.sync.aligned.m64", shape, depth, ".f32", ty, ty]);
-        to.outputs(&self.d);
+        to.name(&["wgmma.mma_async.sync.aligned.m64n", &columns, depth, ".f32", ty, ty]);
+        to.accumulators(&self.d);
         match self.a {
-            WgmmaLeft::Shared { descriptor, .. } => to.input(descriptor.into()),
-            WgmmaLeft::Registers(a) => to.inputs(&a.map(Into::into)),
+            LeftMatrix::Shared(a) => to.input(a.bits.into()),
+            LeftMatrix::Registers(a) => to.inputs(&a.map(Register::from)),
         }
-        to.input(self.b.descriptor.into());
+        to.input(self.b.bits.into());
         to.input(self.accumulate);
-        // Neither side is negated.
-        to.number(1);
-        to.number(1);
-        if wide {
-            if let WgmmaLeft::Shared { transposed, .. } = self.a {
-                to.number(transposed.into());
+        to.sign(matches!(self.a, LeftMatrix::Shared(a) if a.negated));
+        to.sign(self.b.negated);
+        if self.ty.bytes() == 2 {
+            if let LeftMatrix::Shared(a) = self.a {
+                to.number(transposed(a.major));
             }
-            to.number(self.b.transposed.into());
+            to.number(transposed(self.b.major));
         }
     }
 }
 
-const SHAPES: [&str; 32] = [
-    "n8", "n16", "n24", "n32", "n40", "n48", "n56", "n64", "n72", "n80", "n88", "n96", "n104",
-    "n112", "n120", "n128", "n136", "n144", "n152", "n160", "n168", "n176", "n184", "n192", "n200",
-    "n208", "n216", "n224", "n232", "n240", "n248", "n256",
-];
-
-/// Registers written before are seen by the products after it.
+/// What threads wrote to registers of a and d, and earlier products' d, is in place for the products
+/// after it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WgmmaFence;
 
 impl Describe for WgmmaFence {
     fn describe(&self, to: &mut impl Reader) {
-        to.needs(HOPPER);
+        to.needs(SINCE);
         to.name(&["wgmma.fence.sync.aligned"]);
     }
 }
@@ -114,12 +124,12 @@ pub(crate) struct WgmmaCommit;
 
 impl Describe for WgmmaCommit {
     fn describe(&self, to: &mut impl Reader) {
-        to.needs(HOPPER);
+        to.needs(SINCE);
         to.name(&["wgmma.commit_group.sync.aligned"]);
     }
 }
 
-/// Waits until at most `pending` groups of products are under way.
+/// Waits until at most `pending` groups of the warpgroup are under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WgmmaWait {
     pub(crate) pending: u32,
@@ -127,46 +137,44 @@ pub(crate) struct WgmmaWait {
 
 impl Describe for WgmmaWait {
     fn describe(&self, to: &mut impl Reader) {
-        to.needs(HOPPER);
-        to.rule(self.pending <= 7, "wgmma.wait_group leaves 0 to 7 groups");
+        to.needs(SINCE);
+        to.rule(self.pending <= 7, "wgmma waits for all but 0 to 7 groups");
         to.name(&["wgmma.wait_group.sync.aligned"]);
         to.number(self.pending);
     }
 }
 
 macro_rules! products {
-    ($($(#[$doc:meta])* $name:ident = $ty:expr;)*) => {
+    ($($name:ident = $ty:expr, $kind:literal;)*) => {
         impl KernelBuilder {$(
-            $(#[$doc])*
+            #[doc = concat!("d = a · b + d of ", $kind, ".")]
+            /// d is 64 × n, n = 8, 16, … 256: the slice has n / 2 registers. Where `accumulate` does
+            /// not hold, d = a · b. All warps of the warpgroup come here.
             #[track_caller]
             pub fn $name(
                 &mut self,
                 d: &[F32],
-                a: WgmmaLeft,
-                b: WgmmaRight,
+                a: impl Into<LeftMatrix>,
+                b: Descriptor,
                 accumulate: impl Into<Source<Pred>>,
             ) {
-                let d = d.iter().map(|&d| d.into()).collect();
-                self.push(Wgmma { ty: $ty, d, a, b, accumulate: accumulate.into().operand });
+                let d = d.iter().map(|register| (*register).into()).collect();
+                let (a, accumulate) = (a.into(), accumulate.into().operand);
+                self.push(Wgmma { ty: $ty, d, a, b, accumulate });
             }
         )*}
     };
 }
 
 products! {
-    /// Begins `d = a · b + d` (`d = a · b` where `accumulate` is false) of f16, depth 16, with as
-    /// many columns as twice the registers of d.
-    wgmma_f16 = F16;
-    /// Begins `d = a · b + d` (`d = a · b` where `accumulate` is false) of bf16, depth 16, with as
-    /// many columns as twice the registers of d.
-    wgmma_bf16 = Bf16;
-    /// Begins `d = a · b + d` (`d = a · b` where `accumulate` is false) of e4m3, depth 32, with as
-    /// many columns as twice the registers of d.
-    wgmma_e4m3 = E4m3;
+    wgmma_f16 = F16, "f16, depth 16";
+    wgmma_bf16 = Bf16, "bf16, depth 16";
+    wgmma_e4m3 = E4m3, "e4m3, depth 32, K-major";
 }
 
 impl KernelBuilder {
-    /// Registers written before are seen by the products after it.
+    /// Comes before the first product, and before products whose registers were written by anything
+    /// else than products of the same shape.
     #[track_caller]
     pub fn wgmma_fence(&mut self) {
         self.push(WgmmaFence);
@@ -178,8 +186,8 @@ impl KernelBuilder {
         self.push(WgmmaCommit);
     }
 
-    /// Waits until at most `pending` (0 to 7) groups of products are under way. The registers of the
-    /// others may then be used.
+    /// Waits until at most `pending` groups (0 to 7) of the warpgroup are under way. The others'
+    /// registers and tiles are free.
     #[track_caller]
     pub fn wgmma_wait_group(&mut self, pending: u32) {
         self.push(WgmmaWait { pending });

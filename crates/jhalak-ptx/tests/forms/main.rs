@@ -6,14 +6,17 @@ mod atomic;
 mod case;
 mod compare;
 mod convert;
+mod copy;
 mod float;
-mod hopper;
 mod integer;
 mod matrix;
+mod mbarrier;
 mod memory;
 mod moves;
+mod packed;
 mod synchronisation;
 mod warp;
+mod wgmma;
 
 use std::collections::BTreeMap;
 
@@ -26,6 +29,7 @@ fn forms() -> Vec<Form> {
     [
         integer::forms(),
         float::forms(),
+        packed::forms(),
         convert::forms(),
         compare::forms(),
         moves::forms(),
@@ -33,8 +37,10 @@ fn forms() -> Vec<Form> {
         memory::forms(),
         atomic::forms(),
         synchronisation::forms(),
+        copy::forms(),
         matrix::forms(),
-        hopper::forms(),
+        wgmma::forms(),
+        mbarrier::forms(),
     ]
     .concat()
 }
@@ -99,15 +105,4 @@ fn every_form_assembles_in_its_lowest_version() {
         // A product without its fence gives an advisory; those are for whole kernels.
         assert_eq!(assembled.kernels.len(), forms, "PTX {version} on {target}");
     }
-}
-
-#[test]
-fn products_of_every_width_assemble() {
-    let mut module = ModuleBuilder::new(Target::Sm90a);
-    module.kernel("every_width", hopper::every_width);
-    let text = module.build().unwrap().text();
-    for columns in (8..=256).step_by(8) {
-        assert!(text.contains(&format!(".m64n{columns}k16.")), "{columns}");
-    }
-    Gate::new().unwrap().assemble(&text, "sm_90a").unwrap().assert_no_advisory();
 }
