@@ -34,8 +34,8 @@ impl<I: Isa> Op for Probabilities<I> {
         let isa = self.isa;
         // In two parts, as the factor: scores may be large.
         let high = I::Elem::from_f64(self.scale);
-        let low = isa.splat(I::Elem::from_f64(self.scale - high.to_f64()));
-        let high = isa.splat(high);
+        let low = isa.splat(I::Elem::from_f64(high.to_f64() - self.scale));
+        let (high, zero) = (isa.splat(-high), isa.splat(I::Elem::ZERO));
         // −∞ would meet a low part of 0 or of the other sign; this far down is as far.
         let lowest = isa.splat(I::Elem::from_f32(f32::MIN));
         let log2_e = ExpFactor::new(isa, std::f64::consts::LOG2_E);
@@ -48,11 +48,12 @@ impl<I: Isa> Op for Probabilities<I> {
                     std::slice::from_raw_parts_mut(s, self.cols).fill(I::Elem::ZERO);
                     continue;
                 }
-                let minus_lse = isa.splat(-lse);
+                let lse = isa.splat(lse);
                 for j in (0..self.cols).step_by(I::LANES) {
                     let x = isa.max(lowest, isa.load(s.add(j)));
-                    let exponent = isa.fma(x, low, isa.fma(x, high, minus_lse));
-                    isa.store(s.add(j), isa.exp2_scaled(exponent, &log2_e));
+                    // Never above 1: the forward may have summed a huge score in another order.
+                    let below = isa.max(zero, isa.fma(x, low, isa.fma(x, high, lse)));
+                    isa.store(s.add(j), isa.exp2_scaled(isa.sub(zero, below), &log2_e));
                 }
             }
         }
@@ -115,7 +116,7 @@ mod tests {
         let (rows, cols, stride) = (3, 2 * I::LANES, 2 * I::LANES + 5);
         let score = |n: usize| if n % 7 == 3 { f64::NEG_INFINITY } else { n as f64 / 50.0 - 1.0 };
         let mut s: Vec<I::Elem> = (0..rows * stride).map(|n| e(score(n))).collect();
-        let lse = [2.5, f64::NEG_INFINITY, -1.5].map(e);
+        let lse = [2.5, f64::NEG_INFINITY, 1.5].map(e);
         let probabilities = Probabilities {
             isa,
             rows,

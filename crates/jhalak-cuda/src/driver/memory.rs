@@ -83,7 +83,11 @@ impl Context {
     pub unsafe fn copy_to_device(&self, to: u64, from: &[u8]) -> Result<()> {
         let _current = self.enter()?;
         // SAFETY: reads the slice; the caller vouches for the rest.
-        unsafe { self.functions().cuMemcpyHtoD_v2(to, from.as_ptr(), from.len()) }
+        unsafe { self.functions().cuMemcpyHtoD_v2(to, from.as_ptr(), from.len())? };
+        // From ordinary memory the copy returns when its source is read, before the data has
+        // arrived (CUDA driver API, "API synchronization behavior").
+        // SAFETY: the default stream is always there.
+        unsafe { self.functions().cuStreamSynchronize(0) }
     }
 
     /// Copies from the device, and returns when that is done. Streams of [`Context::stream`] are

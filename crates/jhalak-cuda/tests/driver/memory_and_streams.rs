@@ -57,6 +57,7 @@ fn bytes_are_copied_and_filled() {
     }
     let expected = [
         "cuMemcpyHtoD_v2(device=0x10 bytes=[7, 8])",
+        "cuStreamSynchronize(stream=0)",
         "cuMemcpyDtoH_v2(device=0x20 bytes=[1, 2, 3])",
         "cuMemcpyHtoDAsync_v2(device=0x30 bytes=[9] stream=77)",
         "cuMemcpyDtoHAsync_v2(device=0x40 bytes=[1, 2] stream=77)",
