@@ -127,8 +127,10 @@ impl KernelBuilder {
         };
         let region = layout.region(name, bytes, align);
         let what = format!("shared memory `{name}`");
-        let total = u64::from(self.kernel.static_shared.bytes())
-            + u64::from(self.kernel.dynamic_shared.bytes());
+        // The dynamic memory comes after the static one, at its own alignment.
+        let (fixed, dynamic) = (&self.kernel.static_shared, &self.kernel.dynamic_shared);
+        let total = u64::from(fixed.bytes()).next_multiple_of(dynamic.align().into())
+            + u64::from(dynamic.bytes());
         let fits = total <= self.target.max_shared_bytes().into();
         self.declare(fits, what.clone(), "a block has no more shared memory than its device");
         region.unwrap_or_else(|rule| {

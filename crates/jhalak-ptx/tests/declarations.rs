@@ -111,6 +111,11 @@ fn shared_memory_fits_the_device_and_its_alignment() {
     assert_eq!(broken_rule(|k| _ = k.static_shared("x", 48 * 1024 + 1, 16)), fixed);
     let device = "a block has no more shared memory than its device";
     assert_eq!(broken_rule(|k| _ = k.dynamic_shared("x", 64 * 1024 + 1, 16)), device);
+    let padded = broken_rule(|k| {
+        k.static_shared("barriers", 8, 8);
+        k.dynamic_shared("tile", 64 * 1024 - 512, 1024);
+    });
+    assert_eq!(padded, device);
 }
 
 #[test]
