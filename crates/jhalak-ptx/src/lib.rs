@@ -50,6 +50,7 @@ pub use descriptor::{Descriptor, Major, MatrixLayout};
 pub use error::Error;
 pub use instruction::atomic::{AtomicOperator, AtomicOrder};
 pub use instruction::barrier::{AsyncMemory, FenceOrder};
+pub use instruction::cluster::RemoteShared;
 pub use instruction::compare::{Comparison, Connective};
 pub use instruction::memory::{Access, Element, L1, Order};
 pub use instruction::moves::Special;
