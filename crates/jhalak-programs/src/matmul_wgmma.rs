@@ -37,6 +37,8 @@ const PANEL: u32 = 64;
 const PANEL_BYTES: u32 = GROUP_ROWS * 128;
 const CONSUMERS: u32 = 2;
 const THREADS: u32 = 128 * (CONSUMERS + 1);
+/// Each warp tells when it is done with a stage: a wait is for a warp's own part of the products.
+const ARRIVALS: u32 = 4 * CONSUMERS;
 const SWIZZLE: Swizzle = Swizzle::Bytes128;
 const NAME: &str = "matmul_wgmma";
 
@@ -184,7 +186,7 @@ impl Matmul {
         // The same in all lanes, and ptxas knows it.
         let group = k.shfl_idx_b32(group, 0);
         let first = k.setp_u32(Eq, thread, 0);
-        k.if_(first, |k| self.ring.init(k, CONSUMERS));
+        k.if_(first, |k| self.ring.init(k, ARRIVALS));
         k.bar_sync_all();
         let producer = k.setp_u32(Eq, group, 0);
         k.role(producer, |k| {
@@ -248,6 +250,8 @@ struct Consumer<'a> {
     index: B32,
     /// One thread of it.
     leader: Pred,
+    /// One lane of each warp.
+    warp_leader: Pred,
     /// Its rows of a in the first stage, and all of b.
     a: Descriptor,
     b: Descriptor,
@@ -263,6 +267,8 @@ impl<'a> Consumer<'a> {
         let index = k.sub_u32(group, 1);
         let in_group = k.and_b32(thread, 127);
         let leader = k.setp_u32(Eq, in_group, 0);
+        let lane = k.and_b32(thread, 31);
+        let warp_leader = k.setp_u32(Eq, lane, 0);
         let a = k.mad_lo_u32(index, GROUP_ROWS * ROW_BYTES, matmul.stages);
         let a = k.descriptor(a, MatrixLayout::k_major(SWIZZLE));
         let layout = match matmul.options.b {
@@ -272,7 +278,7 @@ impl<'a> Consumer<'a> {
         let b = k.descriptor((matmul.stages, A_BYTES), layout);
         let place = swizzled_place(k, in_group);
         let c = k.tensor_map_address(matmul.c);
-        Consumer { matmul, index, leader, a, b, place, barrier: group, c }
+        Consumer { matmul, index, leader, warp_leader, a, b, place, barrier: group, c }
     }
 
     /// The four products of a stage. The first of a tile begins the sums anew.
@@ -320,13 +326,13 @@ impl<'a> Consumer<'a> {
         k.for_range(1, depth, 1, |k, _| {
             issue(k, false);
             k.wgmma_wait_group(1);
-            k.when(self.leader, |k| k.mbarrier_arrive(in_flight));
+            k.when(self.warp_leader, |k| k.mbarrier_arrive(in_flight));
             let empty = ring.empty(k, at);
             k.mov_b32_to(in_flight, empty);
             ring.advance(k, at);
         });
         k.wgmma_wait_group(0);
-        k.when(self.leader, |k| k.mbarrier_arrive(in_flight));
+        k.when(self.warp_leader, |k| k.mbarrier_arrive(in_flight));
     }
 
     /// All stages of a tile, with a in registers, which the products hold until they are done.
@@ -350,7 +356,9 @@ impl<'a> Consumer<'a> {
             });
             self.stage(k, sums, at, |_, step| a[step as usize].into(), first);
             k.wgmma_wait_group(0);
-            k.when(self.leader, |k| k.mbarrier_arrive(empty));
+            // All lanes have read their rows, not only the one that says so.
+            k.bar_warp_sync();
+            k.when(self.warp_leader, |k| k.mbarrier_arrive(empty));
             ring.advance(k, at);
         };
         round(k, true);

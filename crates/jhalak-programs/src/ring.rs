@@ -39,7 +39,7 @@ impl Ring {
         Ring { stages, full: k.shared_address(full), empty: k.shared_address(empty) }
     }
 
-    /// Sets up all barriers: one producer, `consumers` consumers. For one thread; the others wait at
+    /// Sets up all barriers: one producer, `consumers` arrivals of consumers. For one thread; the others wait at
     /// a barrier of the block.
     pub(crate) fn init(&self, k: &mut KernelBuilder, consumers: u32) {
         for stage in 0..self.stages {
