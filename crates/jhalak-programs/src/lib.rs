@@ -16,6 +16,7 @@
 //! | [`column_sums`] | sm_90a | sums by the copy engine |
 
 mod column_sums;
+mod data;
 mod matmul_mma;
 mod matmul_wgmma;
 mod program;
