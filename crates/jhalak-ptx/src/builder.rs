@@ -127,8 +127,10 @@ impl KernelBuilder {
         };
         let region = layout.region(name, bytes, align);
         let what = format!("shared memory `{name}`");
-        let total = u64::from(self.kernel.static_shared.bytes())
-            + u64::from(self.kernel.dynamic_shared.bytes());
+        // The dynamic memory comes after the static one, at its own alignment.
+        let (fixed, dynamic) = (&self.kernel.static_shared, &self.kernel.dynamic_shared);
+        let total = u64::from(fixed.bytes()).next_multiple_of(dynamic.align().into())
+            + u64::from(dynamic.bytes());
         let fits = total <= self.target.max_shared_bytes().into();
         self.declare(fits, what.clone(), "a block has no more shared memory than its device");
         region.unwrap_or_else(|rule| {
@@ -172,6 +174,16 @@ impl KernelBuilder {
         let known = (1..=255).contains(&registers);
         self.declare(known, format!("maxnreg {registers}"), "a thread has 1 to 255 registers");
         self.kernel.bounds.max_registers = Some(registers);
+    }
+
+    /// Launches blocks in clusters of so many along x (`.reqnctapercluster`), 8 at most.
+    #[track_caller]
+    pub fn reqnctapercluster(&mut self, blocks: u32) {
+        let what = format!("clusters of {blocks} blocks");
+        let known = self.target >= Target::Sm90a;
+        self.declare(known, what.clone(), "clusters came with sm_90a");
+        self.declare((1..=8).contains(&blocks), what, "a cluster has 1 to 8 blocks");
+        self.kernel.bounds.cluster_blocks = Some(blocks);
     }
 
     /// Appends an instruction under the current guard.

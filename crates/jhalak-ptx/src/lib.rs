@@ -1,5 +1,5 @@
-//! A PTX assembler: kernels are Rust programs that emit PTX, which the CUDA driver compiles when
-//! they are first run. It knows nothing of attention.
+//! A PTX assembler: GPU kernels are Rust programs that emit PTX, which the CUDA driver compiles when
+//! they are first run. No CUDA toolkit, no C++, no build step. It knows nothing of attention.
 //!
 //! ```text
 //! ModuleBuilder ──kernel(name, |k| …)──▶ KernelBuilder ──build()──▶ Module ──text()──▶ the driver
@@ -7,22 +7,83 @@
 //!                  k.for_range(…)          instruction)
 //! ```
 //!
-//! Registers are typed handles ([`F32`], [`B32`], [`B64`], [`B16`], [`Pred`]), so that an operand
-//! of a wrong type does not compile. A method stands for one instruction form: `k.fma_f32(a, b, c)`
-//! writes a new register and returns it, `k.fma_f32_to(d, a, b, c)` writes one that exists. Inputs
-//! can be constants: `k.add_u32(a, 1)`. The type of an address tells its state space: [`B64`]
-//! points to global memory, [`B32`] and [`Region`] to shared memory; `(base, 16)` adds an offset in
-//! bytes.
+//! # Writing a kernel
 //!
-//! Control flow is made of closures ([`if_`](KernelBuilder::if_),
+//! ```
+//! use jhalak_ptx::Comparison::Lt;
+//! use jhalak_ptx::{F32, KernelBuilder, ModuleBuilder, Special, Target};
+//!
+//! /// y = a · x + y, by as many threads as are launched.
+//! fn axpy(k: &mut KernelBuilder) {
+//!     k.maxntid(256);
+//!     let (x, y) = (k.param_pointer("x", 4), k.param_pointer("y", 4));
+//!     let (a, count) = (k.param_f32("a"), k.param_u32("count"));
+//!     let (x, y) = (k.ld_param(x), k.ld_param(y));
+//!     let (a, count) = (k.ld_param(a), k.ld_param(count));
+//!
+//!     let (block, thread) = (k.ctaid_x(), k.tid_x());
+//!     let (threads, blocks) = (k.special(Special::NtidX), k.special(Special::NctaidX));
+//!     let i = k.mad_lo_u32(block, threads, thread);
+//!     let step = k.mul_lo_u32(threads, blocks);
+//!     k.while_(
+//!         |k| k.setp_u32(Lt, i, count),
+//!         |k| {
+//!             let (x, y) = (k.mad_wide_u32(i, 4, x), k.mad_wide_u32(i, 4, y));
+//!             let (from_x, from_y): (F32, F32) = (k.ld(x), k.ld(y));
+//!             let sum = k.fma_f32(a, from_x, from_y);
+//!             k.st(y, sum);
+//!             k.add_u32_to(i, i, step);
+//!         },
+//!     );
+//! }
+//!
+//! let mut module = ModuleBuilder::new(Target::Sm75);
+//! module.kernel("axpy", axpy);
+//! let module = module.build()?;
+//! assert_eq!(module.version().to_string(), "6.3");
+//! assert!(module.text().contains("fma.rn.f32 %f3, %f0, %f1, %f2;"));
+//! # Ok::<(), jhalak_ptx::Error>(())
+//! ```
+//!
+//! *Registers* are typed handles ([`F32`], [`B32`], [`B64`], [`B16`], [`Pred`]), so that an operand
+//! of a wrong type does not compile. They are as many as you like; the driver's compiler assigns the
+//! hardware's. A method stands for one instruction form: `k.fma_f32(a, b, c)` writes a new register
+//! and returns it, `k.fma_f32_to(d, a, b, c)` writes one that exists: a sum, a loop's variable.
+//! Inputs can be constants: `k.add_u32(a, 1)`.
+//!
+//! *Addresses* tell their state space by their type: [`B64`] points to global memory, [`B32`] and
+//! [`Region`] to shared memory; `(base, 16)` adds an offset in bytes. Shared memory is laid out by
+//! asking for named, aligned regions.
+//!
+//! *Control flow* is made of closures ([`if_`](KernelBuilder::if_),
 //! [`for_range`](KernelBuilder::for_range), [`role`](KernelBuilder::role), …); a Rust loop around
 //! `k` unrolls. [`when`](KernelBuilder::when) guards single instructions with a predicate, and `!p`
-//! is the opposite of a predicate.
+//! is the opposite of a predicate. Rust functions and structs are the macros and templates: a kernel
+//! for another tile or type is another argument.
 //!
-//! Every instruction form states the rules of PTX that types cannot express, the targets that have
-//! it, and the version of PTX that brought it. The module gets the lowest `.version` that has what
-//! its kernels use, so that old drivers can read it. What breaks a rule is reported by
-//! [`ModuleBuilder::build`], with the rule, the instruction and the Rust line that emitted it.
+//! *Hopper* is covered where a fast kernel needs it: wgmma with [`Descriptor`]s of matrices in
+//! shared memory, tensor copies with [`TensorMapSpec`]s, mbarriers, setmaxnreg, clusters.
+//!
+//! # What is checked, and when
+//!
+//! * Types of operands and state spaces: by the Rust compiler.
+//! * Every instruction form states the rules of PTX that types cannot express, the targets that have
+//!   it, and the version of PTX that brought it. What breaks a rule is reported by
+//!   [`ModuleBuilder::build`], with the rule, the instruction and the Rust line that emitted it. The
+//!   module gets the lowest `.version` that has what its kernels use, so that old drivers read it.
+//! * What a kernel does: by the module `emulator`, on any CPU. `emulator::Launch` runs a kernel of a
+//!   module for a grid, and finds what a device lets pass in silence: races, reads of memory that
+//!   nobody wrote, accesses out of bounds, barriers that not all lanes reach, deadlocks.
+//! * What the compiler makes of it: by ptxas, which needs no GPU. It is part of the CUDA toolkit, and
+//!   of the package `nvidia-cuda-nvcc` on PyPI.
+//!
+//!   ```text
+//!   ptxas -v -arch=sm_90a axpy.ptx -o axpy.cubin
+//!   ```
+//!
+//!   It says how many registers a thread needs and whether some are spilled to memory. An advisory
+//!   C75xx means that products of wgmma will wait for each other, or that setmaxnreg is ignored: take
+//!   it for a failure.
 
 mod address;
 mod builder;
@@ -50,6 +111,7 @@ pub use descriptor::{Descriptor, Major, MatrixLayout};
 pub use error::Error;
 pub use instruction::atomic::{AtomicOperator, AtomicOrder};
 pub use instruction::barrier::{AsyncMemory, FenceOrder};
+pub use instruction::cluster::RemoteShared;
 pub use instruction::compare::{Comparison, Connective};
 pub use instruction::memory::{Access, Element, L1, Order};
 pub use instruction::moves::Special;
