@@ -29,6 +29,7 @@ mod builder;
 mod check;
 mod control;
 mod describe;
+pub mod emulator;
 mod error;
 mod instruction;
 mod kernel;

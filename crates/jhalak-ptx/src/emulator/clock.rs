@@ -1,0 +1,155 @@
+//! Who has seen what: vector clocks.
+//!
+//! Agents are what acts on its own: the lanes of a warp, the copies that a warp has begun, an
+//! mbarrier on whose phases copies complete. Each agent counts epochs; an access belongs to the
+//! epoch in which it was made. A [`Clock`] says, for each agent of the block, up to which epoch
+//! everything it did happened before.
+//!
+//! The lanes of a warp mostly go together, so they share a component: `all` lanes up to one epoch,
+//! and one set of lanes that went ahead (an elected lane that arrived at an mbarrier). When two such
+//! sets meet, the union is taken: a race may be missed then, none is invented.
+
+use std::collections::BTreeMap;
+
+/// What a warp does in its own name: loads, stores, atomics.
+pub(super) const GENERIC: usize = 0;
+/// `cp.async`, by groups.
+pub(super) const COPY: usize = 1;
+/// Agents of one warp.
+pub(super) const AGENTS: usize = 2;
+
+/// The number of a warp's agent within its block.
+pub(super) fn agent(warp: usize, kind: usize) -> u16 {
+    (warp * AGENTS + kind) as u16
+}
+
+/// How much of one agent's past is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Component {
+    all: u32,
+    lanes: u32,
+    ahead: u32,
+}
+
+impl Component {
+    /// These lanes up to this epoch. `every` names all lanes that there are.
+    pub(super) fn known(lanes: u32, every: u32, epoch: u32) -> Self {
+        if lanes == every {
+            Component { all: epoch, lanes: 0, ahead: 0 }
+        } else {
+            Component { all: 0, lanes, ahead: epoch }
+        }
+    }
+
+    fn covers(self, lanes: u32, epoch: u32) -> bool {
+        epoch <= self.all || (epoch <= self.ahead && lanes & !self.lanes == 0)
+    }
+
+    fn join(&mut self, other: Component) {
+        let all = self.all.max(other.all);
+        let (mut lanes, mut ahead) = (0, 0);
+        for part in [*self, other] {
+            if part.ahead > all {
+                lanes |= part.lanes;
+                ahead = ahead.max(part.ahead);
+            }
+        }
+        *self = Component { all, lanes, ahead };
+    }
+}
+
+/// Components by the number of the agent; those beyond the end know nothing.
+type Components = Vec<Component>;
+
+fn join(into: &mut Components, from: &[Component]) {
+    if into.len() < from.len() {
+        into.resize(from.len(), Component::default());
+    }
+    into.iter_mut().zip(from).for_each(|(a, b)| a.join(*b));
+}
+
+fn covers(components: &[Component], agent: u16, lanes: u32, epoch: u32) -> bool {
+    components.get(usize::from(agent)).is_some_and(|c| c.covers(lanes, epoch))
+}
+
+/// What happened before a moment, in one block's view.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Clock {
+    /// The agents of the own block.
+    ordered: Components,
+    /// Of these, what a proxy fence made known to the async proxy.
+    fenced: Components,
+    /// The agents of other blocks, by block.
+    foreign: BTreeMap<u32, Components>,
+}
+
+impl Clock {
+    /// Whether all that these lanes did up to this epoch happened before.
+    pub(super) fn covers(&self, agent: u16, lanes: u32, epoch: u32) -> bool {
+        covers(&self.ordered, agent, lanes, epoch)
+    }
+
+    /// The same for another block's agent.
+    pub(super) fn covers_foreign(&self, block: u32, agent: u16, lanes: u32, epoch: u32) -> bool {
+        self.foreign.get(&block).is_some_and(|known| covers(known, agent, lanes, epoch))
+    }
+
+    /// Learns a component.
+    pub(super) fn learn(&mut self, agent: u16, component: Component) {
+        let index = usize::from(agent);
+        if self.ordered.len() <= index {
+            self.ordered.resize(index + 1, Component::default());
+        }
+        self.ordered[index].join(component);
+    }
+
+    /// Learns all that another clock of the same block knows.
+    pub(super) fn join(&mut self, other: &Clock) {
+        join(&mut self.ordered, &other.ordered);
+        join(&mut self.fenced, &other.fenced);
+        for (block, known) in &other.foreign {
+            join(self.foreign.entry(*block).or_default(), known);
+        }
+    }
+
+    /// Learns, as a member of block `own`, what a clock of block `from` knows.
+    pub(super) fn join_foreign(&mut self, own: u32, from: u32, other: &Clock) {
+        join(self.foreign.entry(from).or_default(), &other.ordered);
+        for (block, known) in &other.foreign {
+            let mine = if *block == own {
+                &mut self.ordered
+            } else {
+                self.foreign.entry(*block).or_default()
+            };
+            join(mine, known);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_ahead_cover_themselves_alone() {
+        let mut clock = Clock::default();
+        clock.learn(3, Component::known(u32::MAX, u32::MAX, 4));
+        clock.learn(3, Component::known(0b10, u32::MAX, 7));
+        assert!(clock.covers(3, 0b101, 4));
+        assert!(clock.covers(3, 0b10, 7));
+        assert!(!clock.covers(3, 0b11, 7));
+        assert!(!clock.covers(3, 0b10, 8));
+        assert!(!clock.covers(4, 0b1, 1));
+    }
+
+    #[test]
+    fn what_a_block_did_comes_back_to_it_through_another_block() {
+        let (mut ours, mut theirs) = (Clock::default(), Clock::default());
+        ours.learn(0, Component::known(1, 1, 5));
+        theirs.join_foreign(1, 0, &ours);
+        assert!(theirs.covers_foreign(0, 0, 1, 5));
+        let mut back = Clock::default();
+        back.join_foreign(0, 1, &theirs);
+        assert!(back.covers(0, 1, 5));
+    }
+}
