@@ -153,8 +153,14 @@ impl KernelBuilder {
         returned && !self.kernel.labels.contains(&next)
     }
 
+    /// Goes to `target` where the condition holds.
     #[track_caller]
-    fn branch(&mut self, condition: Condition, target: Label, reconverge: Option<Label>) {
+    pub(crate) fn branch(
+        &mut self,
+        condition: Condition,
+        target: Label,
+        reconverge: Option<Label>,
+    ) {
         self.forbid_guard();
         self.push_guarded(Some(condition), Branch { target, reconverge }.into());
     }

@@ -23,6 +23,8 @@ pub(crate) trait Reader {
     fn elected(&mut self, _predicate: Register) {}
     /// Registers that are written, in braces.
     fn outputs(&mut self, _registers: &[Register]) {}
+    /// Registers that are read and written again, in braces.
+    fn accumulators(&mut self, _registers: &[Register]) {}
     /// A register or constant that is read.
     fn input(&mut self, _operand: Operand) {}
     /// Registers that are read, in braces.
@@ -31,12 +33,18 @@ pub(crate) trait Reader {
     fn condition(&mut self, _condition: Condition) {}
     /// A place in memory, in brackets.
     fn memory(&mut self, _address: Address) {}
+    /// A tensor map, by its generic address, in brackets.
+    fn tensor_map(&mut self, _map: Register) {}
+    /// A box of a tensor, in brackets: the address of its map, and coordinates in braces.
+    fn tensor(&mut self, _map: Register, _coordinates: &[Operand]) {}
     /// The address itself as a value: a symbol and an offset.
     fn symbol(&mut self, _address: Address) {}
     /// Where a branch goes.
     fn label(&mut self, _label: Label) {}
     /// An operand that is a plain number: never a register.
     fn number(&mut self, _number: u32) {}
+    /// A sign as an operand: 1, or -1 where it is flipped.
+    fn sign(&mut self, _flipped: bool) {}
     /// An operand that is a word, such as a special register.
     fn word(&mut self, _word: &str) {}
 }

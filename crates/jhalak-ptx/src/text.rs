@@ -192,6 +192,10 @@ impl InstructionText<'_> {
 
     fn braces<T: Copy>(&mut self, items: &[T], write: fn(&mut Self, T)) {
         self.next();
+        self.raw_braces(items, write);
+    }
+
+    fn raw_braces<T: Copy>(&mut self, items: &[T], write: fn(&mut Self, T)) {
         for (index, item) in items.iter().enumerate() {
             self.out.push_str(if index == 0 { "{" } else { ", " });
             write(self, *item);
@@ -220,6 +224,10 @@ impl Reader for InstructionText<'_> {
         self.braces(registers, Self::raw_register);
     }
 
+    fn accumulators(&mut self, registers: &[Register]) {
+        self.braces(registers, Self::raw_register);
+    }
+
     fn input(&mut self, operand: Operand) {
         self.next();
         self.raw_operand(operand);
@@ -241,6 +249,22 @@ impl Reader for InstructionText<'_> {
         self.out.push(']');
     }
 
+    fn tensor_map(&mut self, map: Register) {
+        self.next();
+        self.out.push('[');
+        self.raw_register(map);
+        self.out.push(']');
+    }
+
+    fn tensor(&mut self, map: Register, coordinates: &[Operand]) {
+        self.next();
+        self.out.push('[');
+        self.raw_register(map);
+        self.out.push_str(", ");
+        self.raw_braces(coordinates, Self::raw_operand);
+        self.out.push(']');
+    }
+
     fn symbol(&mut self, address: Address) {
         self.next();
         self.raw_address(address);
@@ -253,6 +277,10 @@ impl Reader for InstructionText<'_> {
 
     fn number(&mut self, number: u32) {
         self.input(Operand::Constant(Class::B32, number.into()));
+    }
+
+    fn sign(&mut self, flipped: bool) {
+        self.word(if flipped { "-1" } else { "1" });
     }
 
     fn word(&mut self, word: &str) {

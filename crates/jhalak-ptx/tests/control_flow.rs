@@ -6,7 +6,11 @@ use jhalak_ptx::{B32, Error, KernelBuilder, ModuleBuilder, Pred, Target};
 
 /// The text of a kernel's instructions, one a line, without indentation.
 fn instructions(body: impl FnOnce(&mut KernelBuilder)) -> String {
-    let mut module = ModuleBuilder::new(Target::Sm75);
+    instructions_for(Target::Sm75, body)
+}
+
+fn instructions_for(target: Target, body: impl FnOnce(&mut KernelBuilder)) -> String {
+    let mut module = ModuleBuilder::new(target);
     module.kernel("flow", body);
     let text = module.build().unwrap().text();
     let (_, body) = text.split_once("{\n").unwrap();
@@ -100,6 +104,20 @@ fn a_loop_is_left_by_its_break_even_from_an_inner_loop() {
         text,
         "$L0:\n$L2:\n@%p0 bra $L3;\n@!%p0 bra $L1;\nbra $L2;\n$L3:\nbra $L0;\n$L1:\nret;\n}"
     );
+}
+
+#[test]
+fn waiting_for_a_phase_asks_until_it_is_complete() {
+    let wait = |target| {
+        instructions_for(target, |k| {
+            let barrier: B32 = k.register();
+            k.mbarrier_wait(barrier, 0);
+        })
+    };
+    let expected = "$L0:\nmbarrier.try_wait.parity.shared.b64 %p0, [%r0], 0;\n\
+                    @!%p0 bra $L0;\n$L1:\nret;\n}";
+    assert_eq!(wait(Target::Sm90a), expected);
+    assert_eq!(wait(Target::Sm80), expected.replace("try_wait", "test_wait"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use jhalak_ptx::{
     Access, AtomicOperator, AtomicOrder, B32, B64, Comparison, Error, F32, KernelBuilder, L1,
-    ModuleBuilder, Order, Scope, Target,
+    Major, MatrixLayout, ModuleBuilder, Order, Scope, Swizzle, Target,
 };
 
 /// The rule that the kernel breaks.
@@ -154,6 +154,123 @@ fn atomic_operators_fit_their_type_and_their_use() {
         k.red_u32(AtomicOperator::Add, place, value, AtomicOrder::Acquire, Scope::Gpu);
     });
     assert_eq!(rule, "red is relaxed or releases: it reads nothing that could be acquired");
+}
+
+#[test]
+fn an_mbarrier_is_aligned_and_counts_what_it_can() {
+    let place = broken_rule(|k| {
+        let barriers = k.static_shared("barriers", 16, 8);
+        k.mbarrier_arrive((barriers, 4));
+    });
+    assert_eq!(place, "an mbarrier is 8 bytes, aligned to 8");
+    let init = |arrivals| {
+        broken_rule(move |k| {
+            let barrier: B32 = k.register();
+            k.mbarrier_init(barrier, arrivals);
+        })
+    };
+    assert_eq!(init(0), "an mbarrier expects 1 to 2^20 - 1 arrivals");
+    assert_eq!(init(1 << 20), "an mbarrier expects 1 to 2^20 - 1 arrivals");
+    let bytes = broken_rule(|k| {
+        let barrier: B32 = k.register();
+        k.mbarrier_arrive_expect_tx(barrier, 1 << 20);
+    });
+    assert_eq!(bytes, "a phase expects fewer than 2^20 bytes");
+    let parity = broken_rule(|k| {
+        let barrier: B32 = k.register();
+        k.mbarrier_wait(barrier, 2);
+    });
+    assert_eq!(parity, "a phase has parity 0 or 1");
+}
+
+#[test]
+fn setmaxnreg_takes_what_the_hardware_can_give() {
+    let change = |registers| {
+        broken_rule(move |k| {
+            k.maxnreg(168);
+            k.setmaxnreg_inc(registers);
+        })
+    };
+    let rule = "setmaxnreg takes 24 to 256 registers, a multiple of 8";
+    assert_eq!([change(16), change(100), change(264)], [rule; 3]);
+    let unknown = broken_rule(|k| {
+        k.reqntid(384);
+        k.setmaxnreg_dec(40);
+    });
+    assert!(unknown.contains("say minnctapersm or maxnreg before"), "{unknown}");
+}
+
+#[test]
+fn boxes_of_tensors_have_one_to_five_dimensions_and_aligned_tiles() {
+    let rank = |rank: usize| {
+        broken_rule(move |k| {
+            let (map, tile, barrier): (B64, B32, B32) = (k.register(), k.register(), k.register());
+            k.tensor_load(tile, map, &vec![0.into(); rank], barrier, None);
+        })
+    };
+    assert_eq!([rank(0), rank(6)], ["a tensor has 1 to 5 dimensions"; 2]);
+    let tile = broken_rule(|k| {
+        let (map, tile): (B64, _) = (k.register(), k.dynamic_shared("tile", 256, 128));
+        k.tensor_store(map, &[0.into()], (tile, 64), None);
+    });
+    assert_eq!(tile, "a tile is aligned to 128 bytes");
+}
+
+#[test]
+fn bulk_copies_are_of_whole_chunks_of_sixteen_bytes() {
+    let bytes = broken_rule(|k| {
+        let (to, from): (B64, B32) = (k.register(), k.register());
+        k.bulk_store(to, from, 24, None);
+    });
+    assert_eq!(bytes, "a bulk copy is of a multiple of 16 bytes");
+    let place = broken_rule(|k| {
+        let (to, from): (B64, _) = (k.register(), k.dynamic_shared("row", 64, 16));
+        k.bulk_reduce_add_f32(to, (from, 8), 16, None);
+    });
+    assert_eq!(place, "a bulk copy is aligned to 16 bytes");
+}
+
+#[test]
+fn wgmma_has_the_shapes_of_the_tensor_cores() {
+    let columns = |registers| {
+        broken_rule(move |k| {
+            let (place, d): (B32, Vec<F32>) = (k.register(), k.fragment(registers));
+            let tile = k.descriptor(place, MatrixLayout::k_major(Swizzle::Bytes128));
+            k.wgmma_bf16(&d, tile, tile, true);
+        })
+    };
+    let rule = "wgmma has 8 to 256 columns, a multiple of 8: d has half as many registers";
+    assert_eq!([columns(0), columns(6), columns(132)], [rule; 3]);
+    let transposed = broken_rule(|k| {
+        let (place, d): (B32, [F32; 4]) = (k.register(), k.registers());
+        let tile = k.descriptor(place, MatrixLayout::mn_major(Swizzle::Bytes128, 8192));
+        k.wgmma_e4m3(&d, [place; 4], tile, true);
+    });
+    assert_eq!(transposed, "wgmma of 8-bit elements reads K-major matrices");
+    assert_eq!(broken_rule(|k| k.wgmma_wait_group(8)), "wgmma waits for all but 0 to 7 groups");
+}
+
+#[test]
+fn a_descriptor_begins_with_a_pattern_and_counts_in_chunks() {
+    let place = |align, offset: u32| {
+        broken_rule(move |k| {
+            let tile = k.dynamic_shared("tile", 4096, align);
+            k.descriptor((tile, offset), MatrixLayout::k_major(Swizzle::Bytes128));
+        })
+    };
+    assert!(place(1024, 512).contains("begins with a pattern"));
+    assert!(place(128, 0).contains("begins with a pattern"));
+    let distance = broken_rule(|k| {
+        let place: B32 = k.register();
+        k.descriptor(place, MatrixLayout::unswizzled(Major::K, 8, 128));
+    });
+    assert_eq!(distance, "distances of core matrices are multiples of 16 bytes below 2^18");
+    let advance = broken_rule(|k| {
+        let place: B32 = k.register();
+        let tile = k.descriptor(place, MatrixLayout::k_major(Swizzle::Bytes128));
+        k.descriptor_advance(tile, 8);
+    });
+    assert_eq!(advance, "descriptors advance by a multiple of 16 bytes");
 }
 
 #[test]

@@ -1,10 +1,16 @@
 //! Barriers of a block and of a warp, and fences (PTX ISA, "bar", "bar.warp.sync", "fence").
+//!
+//! Asynchronous copies and wgmma reach memory on a way of their own, the async proxy. What threads
+//! wrote is seen there after a fence between the two ways.
 
 use super::types::Scope;
 use crate::KernelBuilder;
 use crate::describe::{Describe, Reader};
 use crate::names::named;
 use crate::register::{B32, Operand, Source};
+use crate::target::{Since, Target, Version};
+
+const HOPPER: &Since = &[(Target::Sm90a, Version::new(8, 0))];
 
 named! {
     /// What a warp does at a barrier.
@@ -21,6 +27,16 @@ named! {
         AcqRel = ".acq_rel",
         /// The same, and all such fences have one order that everybody sees.
         Sc = ".sc",
+    }
+
+    /// Which memory a fence between threads and asynchronous copies is about.
+    pub enum AsyncMemory {
+        /// All.
+        All = "",
+        /// Global memory.
+        Global = ".global",
+        /// The shared memory of this block.
+        Shared = ".shared::cta",
     }
 }
 
@@ -73,6 +89,30 @@ impl Describe for Fence {
     }
 }
 
+/// Fresh mbarriers are seen by asynchronous copies and by other blocks of the cluster.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FenceMbarrierInit;
+
+impl Describe for FenceMbarrierInit {
+    fn describe(&self, to: &mut impl Reader) {
+        to.needs(HOPPER);
+        to.name(&["fence.mbarrier_init.release.cluster"]);
+    }
+}
+
+/// Orders this thread's accesses before it against asynchronous ones after it, and the reverse.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FenceProxyAsync {
+    pub(crate) memory: AsyncMemory,
+}
+
+impl Describe for FenceProxyAsync {
+    fn describe(&self, to: &mut impl Reader) {
+        to.needs(HOPPER);
+        to.name(&["fence.proxy.async", self.memory.name()]);
+    }
+}
+
 impl KernelBuilder {
     /// All threads of the block wait for each other at barrier 0, and see what the others wrote.
     #[track_caller]
@@ -105,5 +145,18 @@ impl KernelBuilder {
     #[track_caller]
     pub fn fence(&mut self, order: FenceOrder, scope: Scope) {
         self.push(Fence { order, scope });
+    }
+
+    /// Makes this thread's fresh mbarriers seen by asynchronous copies.
+    #[track_caller]
+    pub fn fence_mbarrier_init(&mut self) {
+        self.push(FenceMbarrierInit);
+    }
+
+    /// Makes what this thread wrote to memory seen by asynchronous copies and wgmma, and what they
+    /// wrote seen by this thread. A barrier between threads comes in addition.
+    #[track_caller]
+    pub fn fence_proxy_async(&mut self, memory: AsyncMemory) {
+        self.push(FenceProxyAsync { memory });
     }
 }

@@ -10,20 +10,26 @@ use crate::register::Condition;
 
 pub(crate) mod atomic;
 pub(crate) mod barrier;
+pub(crate) mod bulk_copy;
 pub(crate) mod compare;
 pub(crate) mod control;
 pub(crate) mod convert;
 pub(crate) mod cp_async;
 pub(crate) mod float;
 mod forms;
+pub(crate) mod griddepcontrol;
 pub(crate) mod integer;
 pub(crate) mod ldmatrix;
+pub(crate) mod mbarrier;
 pub(crate) mod memory;
 pub(crate) mod mma;
 pub(crate) mod moves;
 pub(crate) mod multiply;
+pub(crate) mod setmaxnreg;
+pub(crate) mod tensor_copy;
 pub(crate) mod types;
 pub(crate) mod warp;
+pub(crate) mod wgmma;
 
 /// A place in a kernel's instruction list, by number. [`crate::Kernel`] knows where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,8 +106,31 @@ operations! {
     barrier::Barrier,
     barrier::WarpBarrier,
     barrier::Fence,
+    barrier::FenceMbarrierInit,
+    barrier::FenceProxyAsync,
+    mbarrier::MbarrierInit,
+    mbarrier::MbarrierInvalidate,
+    mbarrier::MbarrierArrive,
+    mbarrier::MbarrierExpect,
+    mbarrier::MbarrierTest,
+    mbarrier::CpAsyncArrive,
+    tensor_copy::TensorLoad,
+    tensor_copy::TensorStore,
+    tensor_copy::TensorPrefetch,
+    tensor_copy::PrefetchTensorMap,
+    bulk_copy::BulkLoad,
+    bulk_copy::BulkStore,
+    bulk_copy::BulkReduce,
+    bulk_copy::BulkCommit,
+    bulk_copy::BulkWait,
+    setmaxnreg::SetMaxRegisters,
+    griddepcontrol::GridDependencyControl,
     ldmatrix::LoadMatrix,
     mma::Mma,
+    wgmma::Wgmma,
+    wgmma::WgmmaFence,
+    wgmma::WgmmaCommit,
+    wgmma::WgmmaWait,
     cp_async::CpAsync,
     cp_async::CpAsyncCommit,
     cp_async::CpAsyncWait,

@@ -4,12 +4,11 @@
 use super::forms::forms;
 use super::types::Type;
 use crate::KernelBuilder;
-use crate::address::Address;
+use crate::address::{Address, Base, SharedAddress};
 use crate::describe::{Describe, Reader};
 use crate::names::named;
 use crate::parameter::TensorMap;
 use crate::register::{B16, B32, B64, F32, Operand, Pred, Register, TypedRegister};
-use crate::shared::Region;
 
 /// `d = a`, bit for bit.
 #[derive(Clone, Copy, Debug)]
@@ -172,12 +171,19 @@ impl KernelBuilder {
         halves
     }
 
-    /// A region's address as a number: for arithmetic on addresses.
+    /// The address of a place in shared memory as a number: for arithmetic on addresses.
     #[track_caller]
-    pub fn shared_address(&mut self, region: Region) -> B32 {
-        let d: B32 = self.register();
-        self.push(AddressOf { d: d.into(), address: region.into() });
-        d
+    pub fn shared_address(&mut self, place: impl Into<SharedAddress>) -> B32 {
+        let address = place.into().0;
+        match address.base {
+            Base::Register(base) if address.offset == 0 => B32::from_index(base.index),
+            Base::Register(base) => self.add_u32(B32::from_index(base.index), address.offset),
+            Base::Shared(_) | Base::Parameter(_) => {
+                let d: B32 = self.register();
+                self.push(AddressOf { d: d.into(), address });
+                d
+            }
+        }
     }
 
     /// The generic address of a tensor map among the parameters.

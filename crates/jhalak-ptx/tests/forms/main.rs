@@ -6,13 +6,16 @@ mod atomic;
 mod case;
 mod compare;
 mod convert;
+mod copy;
 mod float;
 mod integer;
 mod matrix;
+mod mbarrier;
 mod memory;
 mod moves;
 mod synchronisation;
 mod warp;
+mod wgmma;
 
 use case::Form;
 use jhalak_ptx::{Error, Target};
@@ -29,7 +32,10 @@ fn forms() -> Vec<Form> {
         memory::forms(),
         atomic::forms(),
         synchronisation::forms(),
+        copy::forms(),
         matrix::forms(),
+        wgmma::forms(),
+        mbarrier::forms(),
     ]
     .concat()
 }

@@ -1,7 +1,7 @@
 //! Barriers, fences, asynchronous copies, and guards.
 
-use super::case::{ALWAYS, Form, SM80};
-use jhalak_ptx::{FenceOrder, Scope};
+use super::case::{ALWAYS, Form, SM80, SM90};
+use jhalak_ptx::{AsyncMemory, FenceOrder, Scope};
 
 pub fn forms() -> Vec<Form> {
     vec![
@@ -16,6 +16,27 @@ pub fn forms() -> Vec<Form> {
         Form::new(ALWAYS, "fence.sc.cta;", |k, _| k.fence(FenceOrder::Sc, Scope::Cta)),
         Form::new(ALWAYS, "fence.sc.gpu;", |k, _| k.fence(FenceOrder::Sc, Scope::Gpu)),
         Form::new(ALWAYS, "fence.sc.sys;", |k, _| k.fence(FenceOrder::Sc, Scope::Sys)),
+        Form::new(SM90, "fence.mbarrier_init.release.cluster;", |k, _| k.fence_mbarrier_init()),
+        Form::new(SM90, "fence.proxy.async;", |k, _| k.fence_proxy_async(AsyncMemory::All)),
+        Form::new(SM90, "fence.proxy.async.global;", |k, _| {
+            k.fence_proxy_async(AsyncMemory::Global)
+        }),
+        Form::new(SM90, "fence.proxy.async.shared::cta;", |k, _| {
+            k.fence_proxy_async(AsyncMemory::Shared)
+        }),
+        Form::new(SM90, "setmaxnreg.inc.sync.aligned.u32 240;", |k, _| {
+            k.reqntid(384);
+            k.minnctapersm(1);
+            k.setmaxnreg_inc(240);
+        }),
+        Form::new(SM90, "setmaxnreg.dec.sync.aligned.u32 24;", |k, _| {
+            k.maxnreg(168);
+            k.setmaxnreg_dec(24);
+        }),
+        Form::new(SM90, "griddepcontrol.launch_dependents;", |k, _| {
+            k.griddepcontrol_launch_dependents()
+        }),
+        Form::new(SM90, "griddepcontrol.wait;", |k, _| k.griddepcontrol_wait()),
         Form::new(SM80, "cp.async.ca.shared.global [%r0], [%rd0], 4;", |k, i| {
             k.cp_async(i.r[0], i.rd[0], 4)
         }),
