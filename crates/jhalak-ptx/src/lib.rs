@@ -41,6 +41,7 @@ mod register;
 mod shared;
 mod swizzle;
 mod target;
+mod tensor_map;
 mod text;
 
 pub use address::{Address, GlobalAddress, SharedAddress};
@@ -62,3 +63,4 @@ pub use register::{B16, B32, B64, Class, Condition, F32, Pred, Register, Source,
 pub use shared::{Placement, Region, SharedLayout};
 pub use swizzle::Swizzle;
 pub use target::{Target, Version};
+pub use tensor_map::{OutOfBounds, TENSOR_ALIGN, TensorElement, TensorMapError, TensorMapSpec};

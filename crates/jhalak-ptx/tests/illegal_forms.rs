@@ -89,6 +89,15 @@ fn ldmatrix_loads_one_two_or_four_matrices() {
 }
 
 #[test]
+fn stmatrix_stores_one_two_or_four_matrices() {
+    let rule = broken_rule(|k| {
+        let row: B32 = k.register();
+        k.stmatrix(row, [row; 3]);
+    });
+    assert_eq!(rule, "stmatrix stores 1, 2 or 4 matrices");
+}
+
+#[test]
 fn orders_fit_loads_and_stores() {
     let acquire = Access::new(Order::Acquire(Scope::Gpu));
     let release = Access::new(Order::Release(Scope::Gpu));

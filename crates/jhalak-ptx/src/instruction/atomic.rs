@@ -159,6 +159,26 @@ impl Describe for ReduceVector {
     }
 }
 
+/// Two adjacent 16-bit floats in global memory += values, each at once, relaxed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReducePair {
+    pub(crate) ty: Type,
+    pub(crate) scope: Scope,
+    pub(crate) address: Address,
+    pub(crate) values: Operand,
+}
+
+impl Describe for ReducePair {
+    fn describe(&self, to: &mut impl Reader) {
+        if self.ty == Type::Bf16x2 {
+            to.needs(&[(Target::Sm90a, Version::new(7, 8))]);
+        }
+        to.name(&["red.relaxed", self.scope.name(), ".global.add.noftz", self.ty.name()]);
+        to.memory(self.address);
+        to.input(self.values);
+    }
+}
+
 macro_rules! atomics {
     ($($atom:ident, $red:ident ($class:ty, $kind:literal) = $number:expr, $bits:expr;)*) => {
         impl KernelBuilder {$(
@@ -246,6 +266,20 @@ impl KernelBuilder {
     ) {
         let (address, values) = (place.into().0, values.map(Into::into));
         self.push(ReduceVector { scope, address, values, policy });
+    }
+
+    /// Adds to two adjacent f16 in global memory, each at once; the address is a multiple of 4.
+    #[track_caller]
+    pub fn red_add_f16x2(&mut self, place: impl Into<GlobalAddress>, values: B32, scope: Scope) {
+        let (address, values) = (place.into().0, values.into());
+        self.push(ReducePair { ty: Type::F16x2, scope, address, values });
+    }
+
+    /// Adds to two adjacent bf16 in global memory, each at once; the address is a multiple of 4.
+    #[track_caller]
+    pub fn red_add_bf16x2(&mut self, place: impl Into<GlobalAddress>, values: B32, scope: Scope) {
+        let (address, values) = (place.into().0, values.into());
+        self.push(ReducePair { ty: Type::Bf16x2, scope, address, values });
     }
 
     /// If memory holds `compare`, it becomes `value`, at once; returns what was there.

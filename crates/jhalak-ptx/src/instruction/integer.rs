@@ -150,6 +150,10 @@ forms! {
     /// their low 8 bits.
     bfe_u32, bfe_u32_to(a: B32, start: B32, length: B32) -> B32
         = |d| BitField { d, a, start, length };
+    /// b, with bits `start..start + length` replaced by the lowest of a. `start` and `length` count
+    /// from their low 8 bits.
+    bfi_b32, bfi_b32_to(a: B32, b: B32, start: B32, length: B32) -> B32
+        = |d| BitInsert { d, a, b, start, length };
     /// Four bytes chosen from a (bytes 0 to 3) and b (4 to 7): nibble i of `selector` names byte i
     /// of the result; its bit 3 copies the byte's sign instead.
     prmt_b32, prmt_b32_to(a: B32, b: B32, selector: B32) -> B32
@@ -188,6 +192,27 @@ impl Describe for BitField {
         to.name(&["bfe.u32"]);
         to.output(self.d);
         to.input(self.a);
+        to.input(self.start);
+        to.input(self.length);
+    }
+}
+
+/// `d` = `b`, with a field replaced by `a`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BitInsert {
+    pub(crate) d: Register,
+    pub(crate) a: Operand,
+    pub(crate) b: Operand,
+    pub(crate) start: Operand,
+    pub(crate) length: Operand,
+}
+
+impl Describe for BitInsert {
+    fn describe(&self, to: &mut impl Reader) {
+        to.name(&["bfi.b32"]);
+        to.output(self.d);
+        to.input(self.a);
+        to.input(self.b);
         to.input(self.start);
         to.input(self.length);
     }

@@ -25,7 +25,9 @@ pub(crate) mod memory;
 pub(crate) mod mma;
 pub(crate) mod moves;
 pub(crate) mod multiply;
+pub(crate) mod packed;
 pub(crate) mod setmaxnreg;
+pub(crate) mod stmatrix;
 pub(crate) mod tensor_copy;
 pub(crate) mod types;
 pub(crate) mod warp;
@@ -73,6 +75,7 @@ macro_rules! operations {
 operations! {
     integer::Integer,
     integer::BitField,
+    integer::BitInsert,
     integer::Lop3,
     integer::Permute,
     multiply::MulWide,
@@ -80,6 +83,9 @@ operations! {
     float::Float,
     float::FusedMulAdd,
     float::FloatUnary,
+    packed::Packed,
+    packed::PackedFusedMulAdd,
+    packed::PackedEx2,
     compare::Compare,
     compare::Select,
     compare::Logic,
@@ -103,6 +109,7 @@ operations! {
     atomic::CompareSwap,
     atomic::Reduce,
     atomic::ReduceVector,
+    atomic::ReducePair,
     barrier::Barrier,
     barrier::WarpBarrier,
     barrier::Fence,
@@ -126,6 +133,8 @@ operations! {
     setmaxnreg::SetMaxRegisters,
     griddepcontrol::GridDependencyControl,
     ldmatrix::LoadMatrix,
+    stmatrix::StoreMatrix,
+    stmatrix::TransposeMatrix,
     mma::Mma,
     wgmma::Wgmma,
     wgmma::WgmmaFence,

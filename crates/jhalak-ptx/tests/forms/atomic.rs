@@ -1,6 +1,6 @@
 //! Atomic operations.
 
-use super::case::{ALWAYS, Form, Versions};
+use super::case::{ALWAYS, Form, SM90, Versions};
 use jhalak_ptx::AtomicOperator::*;
 use jhalak_ptx::AtomicOrder::*;
 use jhalak_ptx::Scope;
@@ -65,6 +65,12 @@ pub fn forms() -> Vec<Form> {
         }),
         Form::new(ALWAYS, "red.relaxed.gpu.global.add.f32 [%rd0], %f0;", |k, i| {
             k.red_add_f32(i.rd[0], i.f[0], Relaxed, Scope::Gpu);
+        }),
+        Form::new(ALWAYS, "red.relaxed.gpu.global.add.noftz.f16x2 [%rd0+4], %r0;", |k, i| {
+            k.red_add_f16x2((i.rd[0], 4), i.r[0], Scope::Gpu);
+        }),
+        Form::new(SM90, "red.relaxed.cta.global.add.noftz.bf16x2 [%rd0], %r0;", |k, i| {
+            k.red_add_bf16x2(i.rd[0], i.r[0], Scope::Cta);
         }),
         Form::new(
             RED_V4,

@@ -127,6 +127,9 @@ pub fn forms() -> Vec<Form> {
         Form::new(ALWAYS, "bfe.u32 %r8, %r0, 4, 3;", |k, i| {
             k.bfe_u32(i.r[0], 4, 3);
         }),
+        Form::new(ALWAYS, "bfi.b32 %r8, %r0, %r1, 16, 8;", |k, i| {
+            k.bfi_b32(i.r[0], i.r[1], 16, 8);
+        }),
         Form::new(ALWAYS, "prmt.b32 %r8, %r0, %r1, 21520;", |k, i| {
             k.prmt_b32(i.r[0], i.r[1], 0x5410);
         }),

@@ -13,6 +13,7 @@ mod matrix;
 mod mbarrier;
 mod memory;
 mod moves;
+mod packed;
 mod synchronisation;
 mod warp;
 mod wgmma;
@@ -25,6 +26,7 @@ fn forms() -> Vec<Form> {
     [
         integer::forms(),
         float::forms(),
+        packed::forms(),
         convert::forms(),
         compare::forms(),
         moves::forms(),
