@@ -47,6 +47,15 @@ pub(super) struct Arena {
     pub(super) releases: HashMap<u64, Release>,
 }
 
+/// How an access is checked and remembered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Watch {
+    Read,
+    Write,
+    /// A read that nobody needs to remember.
+    Peek,
+}
+
 /// An access of one lane: where, by whom, and how it is remembered.
 pub(super) struct Request<'a> {
     pub(super) address: u64,
@@ -78,7 +87,8 @@ impl Arena {
         Ok((index, start))
     }
 
-    fn aligned(&self, address: u64, align: usize) -> Result<(), Fault> {
+    /// Fails unless an address is a multiple of `align`.
+    pub(super) fn aligned(&self, address: u64, align: usize) -> Result<(), Fault> {
         if address.is_multiple_of(align as u64) {
             return Ok(());
         }
@@ -89,20 +99,22 @@ impl Arena {
         &mut self,
         request: &Request<'_>,
         bytes: usize,
-        action: Action,
+        watch: Watch,
     ) -> Outcome<(usize, usize)> {
         let Request { address, access, observer } = request;
         let lane = observer.lane;
         let (index, start) =
             self.find(*address, bytes).map_err(|fault| Trouble::from(fault).at_lane(lane))?;
         let shadow = &mut self.allocations[index].shadow;
-        let verdict = match action {
-            Action::Read => shadow.read(start, bytes, *access, observer),
-            Action::Write => shadow.write(start, bytes, *access, observer),
+        let verdict = match watch {
+            Watch::Read => shadow.read(start, bytes, *access, observer),
+            Watch::Write => shadow.write(start, bytes, *access, observer),
+            Watch::Peek => shadow.peek(start, bytes, *access, observer),
         };
+        let action = if watch == Watch::Write { Action::Write } else { Action::Read };
         let (space, address) = (self.space, *address);
         verdict.map_err(|conflict| Trouble {
-            lane: Some(lane),
+            lane,
             cause: Cause::Conflict { space, address, action, conflict },
         })?;
         Ok((index, start))
@@ -123,7 +135,7 @@ impl Arena {
         let lane = request.observer.lane;
         let at_lane = |fault: Fault| Trouble::from(fault).at_lane(lane);
         self.aligned(request.address, bytes).map_err(at_lane)?;
-        let (index, start) = self.judge(request, bytes, Action::Read)?;
+        let (index, start) = self.judge(request, bytes, Watch::Read)?;
         self.check_written(index, start, bytes).map_err(at_lane)?;
         let mut value = [0; WIDEST];
         value[..bytes].copy_from_slice(&self.allocations[index].bytes[start..start + bytes]);
@@ -135,7 +147,7 @@ impl Arena {
         let lane = request.observer.lane;
         self.aligned(request.address, value.len())
             .map_err(|fault| Trouble::from(fault).at_lane(lane))?;
-        let (index, start) = self.judge(request, value.len(), Action::Write)?;
+        let (index, start) = self.judge(request, value.len(), Watch::Write)?;
         self.put(index, start, value);
         Ok(())
     }
@@ -150,7 +162,7 @@ impl Arena {
         let lane = request.observer.lane;
         let at_lane = |fault: Fault| Trouble::from(fault).at_lane(lane);
         self.aligned(request.address, bytes).map_err(at_lane)?;
-        let (index, start) = self.judge(request, bytes, Action::Write)?;
+        let (index, start) = self.judge(request, bytes, Watch::Write)?;
         self.check_written(index, start, bytes).map_err(at_lane)?;
         let mut before = [0; 8];
         before[..bytes].copy_from_slice(&self.allocations[index].bytes[start..start + bytes]);
@@ -161,9 +173,7 @@ impl Arena {
 
     /// Begins an asynchronous write: from now on the bytes hold nothing that could be used.
     pub(super) fn begin_write(&mut self, request: &Request<'_>, bytes: usize) -> Outcome<()> {
-        let lane = request.observer.lane;
-        self.aligned(request.address, bytes).map_err(|fault| Trouble::from(fault).at_lane(lane))?;
-        let (index, start) = self.judge(request, bytes, Action::Write)?;
+        let (index, start) = self.judge(request, bytes, Watch::Write)?;
         let allocation = &mut self.allocations[index];
         allocation.bytes[start..start + bytes].fill(0xff);
         allocation.written[start..start + bytes].fill(false);
@@ -172,7 +182,21 @@ impl Arena {
 
     /// Begins an asynchronous read, for which the bytes must stay as they are.
     pub(super) fn begin_read(&mut self, request: &Request<'_>, bytes: usize) -> Outcome<()> {
-        let (index, start) = self.judge(request, bytes, Action::Read)?;
+        self.begin_checked(request, bytes, Watch::Read)
+    }
+
+    /// Begins to add to what is there.
+    pub(super) fn begin_update(&mut self, request: &Request<'_>, bytes: usize) -> Outcome<()> {
+        self.begin_checked(request, bytes, Watch::Write)
+    }
+
+    /// A read that nobody needs to remember.
+    pub(super) fn peek(&mut self, request: &Request<'_>, bytes: usize) -> Outcome<()> {
+        self.begin_checked(request, bytes, Watch::Peek)
+    }
+
+    fn begin_checked(&mut self, request: &Request<'_>, bytes: usize, watch: Watch) -> Outcome<()> {
+        let (index, start) = self.judge(request, bytes, watch)?;
         let lane = request.observer.lane;
         self.check_written(index, start, bytes).map_err(|fault| Trouble::from(fault).at_lane(lane))
     }

@@ -1,8 +1,11 @@
 //! A block: its warps, its shared memory and its barriers.
 
 use super::arena::{Allocation, Arena};
-use super::clock::Clock;
+use super::clock::{AGENTS, Clock};
+use super::fault::Fault;
+use super::mbarrier::Mbarrier;
 use super::registers::WARP;
+use super::transfer::Transfer;
 use super::warp::Warp;
 use crate::address::Space;
 use crate::kernel::Kernel;
@@ -32,6 +35,12 @@ pub(super) struct Shared {
     /// who came.
     pub(super) completed: Option<(usize, Clock)>,
     pub(super) warp_count: u32,
+    pub(super) mbarriers: Vec<Mbarrier>,
+    made_mbarriers: usize,
+    /// Copies under way.
+    pub(super) transfers: Vec<Transfer>,
+    /// Registers that no warp has, counted once per lane.
+    pub(super) free_registers: u32,
 }
 
 impl Shared {
@@ -39,6 +48,29 @@ impl Shared {
     pub(super) fn address(&self, placement: Placement) -> u64 {
         self.first[placement as usize]
     }
+
+    /// The mbarrier at an address.
+    pub(super) fn mbarrier(&mut self, address: u64) -> Result<&mut Mbarrier, Fault> {
+        let at_address = |mbarrier: &&mut Mbarrier| mbarrier.address == address;
+        self.mbarriers.iter_mut().find(at_address).ok_or(Fault::NoMbarrier { address })
+    }
+
+    /// Makes an mbarrier, in place of one that may have been there.
+    pub(super) fn make_mbarrier(&mut self, address: u64, maker: usize, arrivals: u32) {
+        self.mbarriers.retain(|mbarrier| mbarrier.address != address);
+        let agent = AGENTS * self.warp_count as usize + self.made_mbarriers;
+        self.made_mbarriers += 1;
+        self.mbarriers.push(Mbarrier::new(address, agent as u16, maker, arrivals));
+    }
+}
+
+/// How many registers each thread begins with, where the kernel says so.
+fn first_registers(kernel: &Kernel, threads: u32) -> u32 {
+    const OF_MULTIPROCESSOR: u32 = 65536;
+    let bounds = kernel.bounds;
+    let fair = bounds.min_blocks.map(|blocks| OF_MULTIPROCESSOR / (blocks * threads));
+    let registers = bounds.max_registers.or(fair).unwrap_or(0);
+    (registers & !7).min(256)
 }
 
 pub(super) struct Block {
@@ -57,7 +89,9 @@ impl Block {
         let warp_count = threads.div_ceil(32);
         let warps = (0..warp_count).map(|warp| {
             let lanes = (threads - 32 * warp).min(32);
-            Warp::new(kernel, block, warp as usize, WARP >> (32 - lanes))
+            let mut warp = Warp::new(kernel, block, warp as usize, WARP >> (32 - lanes));
+            warp.register_limit = first_registers(kernel, threads);
+            warp
         });
         let mut memory = Arena::new(Space::Shared);
         let after = SHARED_FIRST + u64::from(kernel.static_shared.bytes());
@@ -76,12 +110,34 @@ impl Block {
                 barriers: Default::default(),
                 completed: None,
                 warp_count,
+                mbarriers: Vec::new(),
+                made_mbarriers: 0,
+                transfers: Vec::new(),
+                free_registers: 0,
             },
         }
     }
 
     pub(super) fn has_ended(&self) -> bool {
         self.warps.iter().all(Warp::has_ended)
+    }
+
+    /// What a warp waits for.
+    pub(super) fn missing(&self, warp: &Warp) -> String {
+        if let Some(waiting) = warp.waiting {
+            let Barrier { threads, arrived, .. } = &self.shared.barriers[waiting.barrier];
+            let threads = threads.unwrap_or(0);
+            return format!(
+                "{arrived} of {threads} threads have come to barrier {}",
+                waiting.barrier
+            );
+        }
+        let address = warp.looks.address();
+        let mut mbarriers = self.shared.mbarriers.iter();
+        match mbarriers.find(|mbarrier| Some(mbarrier.address) == address) {
+            Some(mbarrier) => mbarrier.missing(),
+            None => "nobody changes what it looks at".to_owned(),
+        }
     }
 
     /// Lets those go on who wait at a barrier that all have come to.

@@ -11,12 +11,20 @@
 
 use std::collections::BTreeMap;
 
+use super::registers::{Lanes, lanes_of};
+
 /// What a warp does in its own name: loads, stores, atomics.
 pub(super) const GENERIC: usize = 0;
 /// `cp.async`, by groups.
 pub(super) const COPY: usize = 1;
-/// Agents of one warp.
-pub(super) const AGENTS: usize = 2;
+/// What bulk copies read of shared memory, by groups.
+pub(super) const BULK_READ: usize = 2;
+/// What bulk copies write to global memory, by groups.
+pub(super) const BULK_WRITE: usize = 3;
+/// What wgmma reads of shared memory, by groups.
+pub(super) const PRODUCT: usize = 4;
+/// Agents of one warp. The mbarriers of a block follow those of its warps.
+pub(super) const AGENTS: usize = 5;
 
 /// The number of a warp's agent within its block.
 pub(super) fn agent(warp: usize, kind: usize) -> u16 {
@@ -38,6 +46,24 @@ impl Component {
             Component { all: epoch, lanes: 0, ahead: 0 }
         } else {
             Component { all: 0, lanes, ahead: epoch }
+        }
+    }
+
+    /// These lanes, each up to an epoch of its own. What only some of those ahead did is left out.
+    pub(super) fn each(lanes: u32, every: u32, epochs: &Lanes<u32>) -> Self {
+        let least = lanes_of(lanes).map(|lane| epochs[lane as usize]).min().unwrap_or(0);
+        let further = lanes_of(lanes).filter(|lane| epochs[*lane as usize] > least);
+        let part = Component {
+            all: least,
+            lanes: further.clone().fold(0, |mask, lane| mask | 1 << lane),
+            ahead: further.map(|lane| epochs[lane as usize]).min().unwrap_or(0),
+        };
+        if lanes == every {
+            part
+        } else if least > 0 {
+            Component { all: 0, lanes, ahead: least }
+        } else {
+            Component { all: 0, ..part }
         }
     }
 
@@ -68,6 +94,14 @@ fn join(into: &mut Components, from: &[Component]) {
     into.iter_mut().zip(from).for_each(|(a, b)| a.join(*b));
 }
 
+fn learn(into: &mut Components, agent: u16, component: Component) {
+    let index = usize::from(agent);
+    if into.len() <= index {
+        into.resize(index + 1, Component::default());
+    }
+    into[index].join(component);
+}
+
 fn covers(components: &[Component], agent: u16, lanes: u32, epoch: u32) -> bool {
     components.get(usize::from(agent)).is_some_and(|c| c.covers(lanes, epoch))
 }
@@ -94,13 +128,23 @@ impl Clock {
         self.foreign.get(&block).is_some_and(|known| covers(known, agent, lanes, epoch))
     }
 
+    /// Whether the async proxy sees all that these lanes did up to this epoch.
+    pub(super) fn covers_fenced(&self, agent: u16, lanes: u32, epoch: u32) -> bool {
+        covers(&self.fenced, agent, lanes, epoch)
+    }
+
+    /// The async proxy sees all that is known, and what these lanes of a warp did themselves.
+    pub(super) fn fence(&mut self, own: &[(u16, Component)]) {
+        let Clock { ordered, fenced, .. } = self;
+        join(fenced, ordered);
+        for (agent, component) in own {
+            learn(fenced, *agent, *component);
+        }
+    }
+
     /// Learns a component.
     pub(super) fn learn(&mut self, agent: u16, component: Component) {
-        let index = usize::from(agent);
-        if self.ordered.len() <= index {
-            self.ordered.resize(index + 1, Component::default());
-        }
-        self.ordered[index].join(component);
+        learn(&mut self.ordered, agent, component);
     }
 
     /// Learns all that another clock of the same block knows.

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::panic::Location;
 
-use super::clock::AGENTS;
-use super::shadow::{Access, Conflict};
+use super::shadow::{Access, Conflict, Wrong};
 use crate::address::Space;
 use crate::instruction::Instruction;
 use crate::kernel::Kernel;
@@ -142,6 +141,19 @@ pub enum Fault {
         /// The other one.
         other: Box<Place>,
     },
+    /// A write by a thread that the async proxy (copies, wgmma) may not see.
+    #[error(
+        "missing proxy fence: {address:#x} of {} memory was written by {other}, and no fence.proxy.async came between",
+        name(space)
+    )]
+    MissingProxyFence {
+        /// Which memory.
+        space: Space,
+        /// The access's first byte.
+        address: u64,
+        /// The write.
+        other: Box<Place>,
+    },
     /// A place that is read as if nobody wrote it while the kernel runs, and that it writes.
     #[error(
         "read-only: {address:#x} is read by ld.global.nc and written in the same launch, also by {other}"
@@ -186,11 +198,62 @@ pub enum Fault {
         /// What the warps before said.
         expected: u32,
     },
+    /// No mbarrier is at the address.
+    #[error("no mbarrier is at {address:#x}")]
+    NoMbarrier {
+        /// The address.
+        address: u64,
+    },
+    /// More arrivals come to an mbarrier than its phase has left.
+    #[error("mbarrier {address:#x}: {arriving} arrivals in a phase that expects {left} more")]
+    MbarrierArrivals {
+        /// The mbarrier.
+        address: u64,
+        /// How many come.
+        arriving: u32,
+        /// How many the phase has left.
+        left: u32,
+    },
+    /// The bytes of a phase do not add up: copies under way write more than is expected.
+    #[error(
+        "mbarrier {address:#x}: all have arrived, the phase expects {expected} bytes more, and {coming} are on their way"
+    )]
+    MbarrierBytes {
+        /// The mbarrier.
+        address: u64,
+        /// Bytes expected, less those that have come.
+        expected: i64,
+        /// Bytes of the copies under way.
+        coming: i64,
+    },
+    /// A fresh mbarrier that the async proxy may not see.
+    #[error(
+        "mbarrier {address:#x} is used by a copy, and no fence.mbarrier_init came after its init"
+    )]
+    MbarrierUnfenced {
+        /// The mbarrier.
+        address: u64,
+    },
+    /// The block ended while a copy still used its shared memory.
+    #[error("the block ended before this copy: nobody waited for it")]
+    UnfinishedCopy,
+    /// A register that belongs to a product under way.
+    #[error("register {register} belongs to a wgmma under way")]
+    RegisterInFlight {
+        /// Its name.
+        register: String,
+    },
+    /// A register that was written after the last `wgmma.fence`, or no fence at all.
+    #[error("missing wgmma.fence: register {register} was written after the last one")]
+    MissingWgmmaFence {
+        /// Its name.
+        register: String,
+    },
     /// No warp can go on.
     #[error("deadlock: no warp can go on;{}", Waits(waiting))]
     Deadlock {
-        /// Where each warp that has not ended waits.
-        waiting: Vec<Place>,
+        /// Where each warp that has not ended waits, and for what.
+        waiting: Vec<(Place, String)>,
     },
     /// The launch took more instructions than it was allowed.
     #[error("no end after {steps} instructions of warps")]
@@ -200,11 +263,11 @@ pub enum Fault {
     },
 }
 
-struct Waits<'a>(&'a [Place]);
+struct Waits<'a>(&'a [(Place, String)]);
 
 impl fmt::Display for Waits<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|place| write!(f, "\n  waiting at {place}"))
+        self.0.iter().try_for_each(|(place, why)| write!(f, "\n  waiting at {place}: {why}"))
     }
 }
 
@@ -252,8 +315,8 @@ impl From<Fault> for Trouble {
 }
 
 impl Trouble {
-    pub(super) fn at_lane(self, lane: u32) -> Self {
-        Trouble { lane: Some(lane), ..self }
+    pub(super) fn at_lane(self, lane: impl Into<Option<u32>>) -> Self {
+        Trouble { lane: lane.into(), ..self }
     }
 }
 
@@ -270,15 +333,17 @@ impl Cause {
                 (space, address, action, conflict)
             }
         };
-        let Conflict { other, other_wrote, read_only } = conflict;
-        let Access { block, agent, lanes, instruction, .. } = other;
-        let (warp, lane) = (usize::from(agent) / AGENTS, lanes.trailing_zeros());
-        let place = Place::new(kernel, instruction as usize, block_index(block), warp, Some(lane));
+        let Conflict { other, other_wrote, wrong } = conflict;
+        let Access { block, warp, lanes, instruction, .. } = other;
+        let lane = lanes.trailing_zeros();
+        let block = block_index(block);
+        let place = Place::new(kernel, instruction as usize, block, warp.into(), Some(lane));
         let other = Box::new(place);
-        if read_only {
-            return Fault::ReadOnlyWritten { address, other };
-        }
         let other_action = if other_wrote { Action::Write } else { Action::Read };
-        Fault::Race { space, address, action, other_action, other }
+        match wrong {
+            Wrong::Unordered => Fault::Race { space, address, action, other_action, other },
+            Wrong::Unfenced => Fault::MissingProxyFence { space, address, other },
+            Wrong::ReadOnly => Fault::ReadOnlyWritten { address, other },
+        }
     }
 }

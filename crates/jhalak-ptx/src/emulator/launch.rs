@@ -11,12 +11,13 @@ use super::memory::Memory;
 use crate::kernel::{BlockThreads, Kernel};
 use crate::module::Module;
 use crate::parameter::ParameterKind;
+use crate::tensor_map::{TENSOR_ALIGN, TensorMapSpec};
 
 /// Instructions of warps after which a launch that does not end is given up.
 const STEP_LIMIT: u64 = 1 << 30;
 
 /// A kernel's argument.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Argument {
     /// A 32-bit integer.
     U32(u32),
@@ -24,6 +25,13 @@ pub enum Argument {
     U64(u64),
     /// A float.
     F32(f32),
+    /// A tensor map.
+    Tensor {
+        /// What the tensor looks like.
+        spec: TensorMapSpec,
+        /// Its address in global memory, a multiple of 16.
+        base: u64,
+    },
 }
 
 macro_rules! arguments {
@@ -44,23 +52,27 @@ arguments! {
 }
 
 impl Argument {
-    fn fits(self, kind: ParameterKind) -> bool {
+    fn fits(&self, kind: ParameterKind) -> bool {
         match (self, kind) {
             (Argument::U32(_), ParameterKind::U32)
             | (Argument::F32(_), ParameterKind::F32)
             | (Argument::U64(_), ParameterKind::U64) => true,
             (Argument::U64(address), ParameterKind::Pointer { align }) => {
-                address.is_multiple_of(align.into())
+                address.is_multiple_of(u64::from(align))
+            }
+            (Argument::Tensor { spec, base }, ParameterKind::TensorMap) => {
+                spec.validate().is_ok() && base.is_multiple_of(TENSOR_ALIGN)
             }
             _ => false,
         }
     }
 
     /// The bytes that the kernel loads, as a number.
-    pub(super) fn bits(self) -> u64 {
+    pub(super) fn bits(&self) -> u64 {
         match self {
-            Argument::U32(value) => value.into(),
-            Argument::U64(value) => value,
+            Argument::U32(value) => (*value).into(),
+            Argument::U64(value) => *value,
+            Argument::Tensor { base, .. } => *base,
             Argument::F32(value) => value.to_bits().into(),
         }
     }

@@ -29,19 +29,23 @@ pub(super) enum Flow {
     Exit(u32),
     /// It goes on with the next instruction, after others had their turn.
     Yield,
+    /// It tries the same instruction again, after others had their turn.
+    Stay,
 }
 
 pub(super) struct Machine<'a> {
-    grid: &'a Grid<'a>,
-    memory: &'a mut Arena,
-    random: Random,
+    pub(super) grid: &'a Grid<'a>,
+    pub(super) memory: &'a mut Arena,
+    pub(super) random: Random,
     /// The blocks that have not begun, the next one last.
     waiting: Vec<u32>,
-    resident: Vec<Block>,
+    pub(super) resident: Vec<Block>,
     most_resident: usize,
+    /// Of how many bursts one lets something asynchronous end early; 0 for none.
+    eagerness: usize,
     steps: u64,
     /// Counts whatever a waiting warp might wait for.
-    progress: u64,
+    pub(super) progress: u64,
     /// Of each instruction, whether a label stands before it: paths may meet there.
     is_label: Vec<bool>,
 }
@@ -57,6 +61,7 @@ impl<'a> Machine<'a> {
         let mut is_label = vec![false; grid.kernel.instructions.len()];
         grid.kernel.labels.iter().for_each(|position| is_label[*position] = true);
         let most_resident = 1 + random.below(RESIDENT);
+        let eagerness = [0, 1, 8][random.below(3)];
         Machine {
             grid,
             memory,
@@ -64,6 +69,7 @@ impl<'a> Machine<'a> {
             waiting,
             resident: Vec::new(),
             most_resident,
+            eagerness,
             steps: 0,
             progress: 0,
             is_label,
@@ -73,7 +79,7 @@ impl<'a> Machine<'a> {
     /// Runs all blocks to their end.
     pub(super) fn run(mut self) -> Result<Statistics, Report> {
         loop {
-            self.resident.retain(|block| !block.has_ended());
+            self.retire()?;
             while self.resident.len() < self.most_resident
                 && let Some(block) = self.waiting.pop()
             {
@@ -89,22 +95,27 @@ impl<'a> Machine<'a> {
 
     /// A warp that can go on. Those that look at memory in vain come last.
     fn choose(&mut self) -> Result<(usize, usize), Report> {
-        let progress = self.progress;
-        for patience in [PATIENCE, DEADLOCK] {
-            let mut candidates = Vec::new();
-            for (b, block) in self.resident.iter().enumerate() {
-                for (w, warp) in block.warps.iter().enumerate() {
-                    let patient = warp.looks.in_vain(progress) < patience;
-                    if !warp.has_ended() && warp.waiting.is_none() && patient {
-                        candidates.push((b, w));
-                    }
+        if let Some(chosen) = self.choose_patient(PATIENCE) {
+            return Ok(chosen);
+        }
+        if self.force()? {
+            self.progress += 1;
+        }
+        self.choose_patient(DEADLOCK).ok_or_else(|| self.deadlock())
+    }
+
+    fn choose_patient(&mut self, patience: u32) -> Option<(usize, usize)> {
+        let mut candidates = Vec::new();
+        for (b, block) in self.resident.iter().enumerate() {
+            for (w, warp) in block.warps.iter().enumerate() {
+                let patient = warp.looks.in_vain(self.progress) < patience;
+                if !warp.has_ended() && warp.waiting.is_none() && patient {
+                    candidates.push((b, w));
                 }
             }
-            if !candidates.is_empty() {
-                return Ok(candidates[self.random.below(candidates.len())]);
-            }
         }
-        Err(self.deadlock())
+        let count = candidates.len();
+        (count > 0).then(|| candidates[self.random.below(count)])
     }
 
     fn deadlock(&self) -> Report {
@@ -114,20 +125,20 @@ impl<'a> Machine<'a> {
                 let ready = warp.paths.ready.first().map_or(0, |path| path.at);
                 let at = warp.waiting.map_or(ready, |waiting| waiting.at);
                 let index = block.shared.index;
-                waiting.push(Place::new(self.grid.kernel, at, index, warp.number, None));
+                let place = Place::new(self.grid.kernel, at, index, warp.number, None);
+                waiting.push((place, block.missing(warp)));
             }
         }
-        let place = waiting.first().cloned().map(Box::new);
+        let place = waiting.first().map(|(place, _)| Box::new(place.clone()));
         self.grid.report(Fault::Deadlock { waiting }, place)
     }
 
     /// Runs a warp for a while.
     fn burst(&mut self, block: usize, warp: usize) -> Result<(), Report> {
-        let state = &mut self.resident[block];
-        let copies = &mut state.warps[warp].copies;
-        copies
-            .finish_some(self.memory, &mut state.shared.memory, &mut self.random)
-            .map_err(|fault| self.grid.report(fault, None))?;
+        if self.eagerness > 0 && self.random.below(self.eagerness) == 0 {
+            self.end_something(block, warp)?;
+        }
+        self.arrive_for_copies(block, warp)?;
         let mut path = self.choose_path(block, warp);
         for _ in 0..1 + self.random.below(LONGEST_BURST) {
             let at = self.resident[block].warps[warp].paths.ready[path].at;
@@ -142,14 +153,17 @@ impl<'a> Machine<'a> {
             if self.steps > self.grid.step_limit {
                 return Err(self.grid.report(Fault::StepLimit { steps: self.steps }, None));
             }
-            let state = &mut self.resident[block].warps[warp];
-            let paths = &mut state.paths;
+            if let Flow::Exit(lanes) = flow {
+                self.check_exit(block, warp, lanes)?;
+            }
+            let paths = &mut self.resident[block].warps[warp].paths;
             let goes_on = match flow {
                 Flow::Next | Flow::Yield if !self.is_label[at + 1] => {
                     paths.ready[path].at = at + 1;
                     true
                 }
                 Flow::Next | Flow::Yield => paths.go(path, at + 1),
+                Flow::Stay => return Ok(()),
                 Flow::Jump(target) => paths.go(path, target),
                 Flow::Part { taken, target, reconverge } => {
                     paths.part(path, taken, target, reconverge);
@@ -212,7 +226,9 @@ impl<'a> Machine<'a> {
                     lanes: mask,
                     at,
                 };
-                execute(&mut context, operation)
+                let flow = execute(&mut context, operation)?;
+                warp.registers.check_violation()?;
+                Ok(flow)
             }
         }
     }

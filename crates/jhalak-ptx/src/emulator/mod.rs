@@ -24,15 +24,19 @@
 mod arena;
 mod block;
 mod clock;
+mod engine;
 mod execute;
 mod fault;
 mod launch;
 mod machine;
+mod mbarrier;
 mod memory;
 mod paths;
 mod random;
 mod registers;
 mod shadow;
+mod tile;
+mod transfer;
 mod warp;
 
 pub use crate::address::Space;

@@ -11,7 +11,7 @@ pub(super) type Lanes<T> = [T; 32];
 pub(super) const WARP: u32 = u32::MAX;
 
 /// The numbers of the lanes in a mask, the lowest first.
-pub(super) fn lanes_of(mut mask: u32) -> impl Iterator<Item = u32> {
+pub(super) fn lanes_of(mut mask: u32) -> impl Iterator<Item = u32> + Clone {
     std::iter::from_fn(move || {
         let lane = mask.trailing_zeros();
         mask &= mask.wrapping_sub(1);
@@ -37,6 +37,32 @@ pub(super) struct Registers {
     wide: Vec<Lanes<u64>>,
     /// Of each register of each class, which lanes have a value.
     set: [Vec<u32>; Class::ALL.len()],
+    /// Of each register, what wgmma cares for.
+    tenure: [Vec<Tenure>; Class::ALL.len()],
+    /// How many wgmma fences there were.
+    fences: u32,
+    /// The first register that was written while a product had it.
+    violated: Option<Register>,
+}
+
+/// What the products under way have of a register.
+#[derive(Clone, Copy, Default)]
+struct Tenure {
+    /// Products that read it.
+    readers: u32,
+    /// Products that sum in it, all of the same accumulator: its first register and columns.
+    writers: u32,
+    accumulator: (u32, usize),
+    /// 1 + the number of fences before it was last written by anything else.
+    written: u32,
+}
+
+fn name(Register { class, index }: Register) -> String {
+    format!("{}{index}", class.prefix())
+}
+
+fn in_flight(register: Register) -> Trouble {
+    Fault::RegisterInFlight { register: name(register) }.into()
 }
 
 fn word_class(class: Class) -> usize {
@@ -56,19 +82,97 @@ impl Registers {
             words: [words(Class::B16), words(Class::B32), words(Class::F32)],
             wide: vec![[0; 32]; count(Class::B64)],
             set: Class::ALL.map(|class| vec![0; count(class)]),
+            tenure: Class::ALL.map(|class| vec![Tenure::default(); count(class)]),
+            fences: 0,
+            violated: None,
         }
     }
 
     /// Fails unless these lanes of the register have values.
     fn check(&self, register: Register, mask: u32) -> Outcome<()> {
+        if self.tenure[register.class as usize][register.index as usize].writers > 0 {
+            return Err(in_flight(register));
+        }
         let missing = mask & !self.set[register.class as usize][register.index as usize];
         if missing == 0 {
             return Ok(());
         }
-        let Register { class, index } = register;
-        let name = format!("{}{index}", class.prefix());
-        Err(Trouble::from(Fault::UnsetRegister { register: name })
-            .at_lane(missing.trailing_zeros()))
+        let fault = Fault::UnsetRegister { register: name(register) };
+        Err(Trouble::from(fault).at_lane(missing.trailing_zeros()))
+    }
+
+    /// Notes that a register gets a value from an ordinary instruction.
+    fn note(&mut self, d: Register, mask: u32) {
+        self.set[d.class as usize][d.index as usize] |= mask;
+        let tenure = &mut self.tenure[d.class as usize][d.index as usize];
+        tenure.written = self.fences + 1;
+        if tenure.readers + tenure.writers > 0 {
+            self.violated.get_or_insert(d);
+        }
+    }
+
+    /// Fails if a register was written that a product under way has.
+    pub(super) fn check_violation(&mut self) -> Outcome<()> {
+        self.violated.take().map_or(Ok(()), |register| Err(in_flight(register)))
+    }
+
+    /// Products may use what was written before.
+    pub(super) fn fence(&mut self) {
+        self.fences += 1;
+    }
+
+    /// Fails unless a fence came after the last write of this register.
+    fn check_fenced(&self, register: Register) -> Outcome<()> {
+        let tenure = &self.tenure[register.class as usize][register.index as usize];
+        if self.fences > 0 && tenure.written <= self.fences {
+            return Ok(());
+        }
+        Err(Fault::MissingWgmmaFence { register: name(register) }.into())
+    }
+
+    /// A product begins to sum in these registers, in all lanes.
+    pub(super) fn begin_sums(&mut self, d: &[Register], accumulates: bool) -> Outcome<()> {
+        for register in d {
+            self.check_fenced(*register)?;
+            let tenure = &mut self.tenure[register.class as usize][register.index as usize];
+            let accumulator = (d[0].index, d.len());
+            if tenure.readers > 0 || (tenure.writers > 0 && tenure.accumulator != accumulator) {
+                return Err(in_flight(*register));
+            }
+            let set = &mut self.set[register.class as usize][register.index as usize];
+            if accumulates && *set != WARP {
+                return Err(Fault::UnsetRegister { register: name(*register) }.into());
+            }
+            *set = WARP;
+            tenure.writers += 1;
+            tenure.accumulator = accumulator;
+        }
+        Ok(())
+    }
+
+    /// A product begins to read these registers.
+    pub(super) fn begin_reads(&mut self, a: &[Register]) -> Outcome<()> {
+        for register in a {
+            self.check(*register, WARP)?;
+            self.check_fenced(*register)?;
+            self.tenure[register.class as usize][register.index as usize].readers += 1;
+        }
+        Ok(())
+    }
+
+    /// A product has ended: what it had is free again.
+    pub(super) fn end_product(&mut self, d: &[Register], a: &[Register]) {
+        for register in d {
+            self.tenure[register.class as usize][register.index as usize].writers -= 1;
+        }
+        for register in a {
+            self.tenure[register.class as usize][register.index as usize].readers -= 1;
+        }
+    }
+
+    /// A register of 32 bits, for the product that has it.
+    pub(super) fn lent(&mut self, register: Register) -> &mut Lanes<u32> {
+        &mut self.words[word_class(register.class)][register.index as usize]
     }
 
     /// An operand of 16 or 32 bits.
@@ -126,7 +230,7 @@ impl Registers {
 
     /// Writes these lanes of a register of 16 or 32 bits.
     pub(super) fn set_words(&mut self, d: Register, mask: u32, values: Lanes<u32>) {
-        self.set[d.class as usize][d.index as usize] |= mask;
+        self.note(d, mask);
         blend(&mut self.words[word_class(d.class)][d.index as usize], mask, values);
     }
 
@@ -137,7 +241,7 @@ impl Registers {
 
     /// Writes these lanes of a register of 64 bits.
     pub(super) fn set_wide(&mut self, d: Register, mask: u32, values: Lanes<u64>) {
-        self.set[d.class as usize][d.index as usize] |= mask;
+        self.note(d, mask);
         blend(&mut self.wide[d.index as usize], mask, values);
     }
 
@@ -152,7 +256,7 @@ impl Registers {
 
     /// Writes these lanes of a predicate.
     pub(super) fn set_truth(&mut self, d: Register, mask: u32, truth: u32) {
-        self.set[d.class as usize][d.index as usize] |= mask;
+        self.note(d, mask);
         let old = &mut self.truths[d.index as usize];
         *old = (*old & !mask) | (truth & mask);
     }

@@ -11,6 +11,9 @@ pub(super) const STRONG: u8 = 1;
 /// The access promises that nobody writes while the kernel runs.
 pub(super) const READ_ONLY: u8 = 2;
 
+/// The access goes through the async proxy.
+pub(super) const ASYNC: u8 = 4;
+
 /// An access, as it is remembered. Epoch 0 stands for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Access {
@@ -20,6 +23,8 @@ pub(super) struct Access {
     /// The instruction's index.
     pub(super) instruction: u32,
     pub(super) agent: u16,
+    /// The warp whose instruction it was.
+    pub(super) warp: u8,
     pub(super) flags: u8,
 }
 
@@ -28,16 +33,21 @@ impl Access {
         self.epoch == 0
     }
 
+    fn is_by(&self, other: &Access) -> bool {
+        (self.block, self.agent) == (other.block, other.agent)
+    }
+
     fn is_of(&self, other: &Access) -> bool {
-        (self.block, self.agent, self.epoch) == (other.block, other.agent, other.epoch)
+        self.is_by(other) && self.epoch == other.epoch
     }
 }
 
-/// The lane that accesses memory, and what it knows.
+/// Who accesses memory now, and what it knows.
 pub(super) struct Observer<'a> {
     pub(super) block: u32,
     pub(super) warp: usize,
-    pub(super) lane: u32,
+    /// The lane whose own past counts as known; `None` for what a warp does as a whole.
+    pub(super) lane: Option<u32>,
     pub(super) clock: &'a Clock,
     /// Of each of the warp's agents, up to which epoch this lane has waited for its own work.
     pub(super) done: [u32; AGENTS],
@@ -55,20 +65,37 @@ impl Observer<'_> {
         if agent / AGENTS == self.warp {
             let kind = agent % AGENTS;
             if kind == GENERIC || self.done[kind] >= other.epoch {
-                lanes &= !(1 << self.lane);
+                lanes &= !self.lane.map_or(0, |lane| 1 << lane);
             }
         }
         lanes == 0 || self.clock.covers(other.agent, lanes, other.epoch)
     }
+
+    /// Whether the async proxy sees a write that happened before.
+    fn sees(&self, other: &Access) -> bool {
+        other.flags & ASYNC != 0
+            || other.block != self.block
+            || self.clock.covers_fenced(other.agent, other.lanes, other.epoch)
+    }
 }
 
-/// Two accesses that nothing orders.
+/// What is wrong between two accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrong {
+    /// Nothing orders them.
+    Unordered,
+    /// No proxy fence stands between them.
+    Unfenced,
+    /// One of them promised that nobody writes.
+    ReadOnly,
+}
+
+/// Two accesses that may not be as they are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Conflict {
     pub(super) other: Access,
     pub(super) other_wrote: bool,
-    /// Whether one of them promised that nobody writes.
-    pub(super) read_only: bool,
+    pub(super) wrong: Wrong,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -102,6 +129,21 @@ impl Shadow {
         observer: &Observer<'_>,
     ) -> Result<(), Conflict> {
         self.each_cell(start, bytes, |cell, reads| read_cell(cell, reads, access, observer))
+    }
+
+    /// Checks a read that nobody needs to remember.
+    pub(super) fn peek(
+        &mut self,
+        start: usize,
+        bytes: usize,
+        access: Access,
+        observer: &Observer<'_>,
+    ) -> Result<(), Conflict> {
+        self.each_cell(start, bytes, |cell, _| {
+            let other = cell.write;
+            after_write(&other, &access, observer)
+                .map_or(Ok(()), |wrong| Err(Conflict { other, other_wrote: true, wrong }))
+        })
     }
 
     /// Checks and remembers a write (or an atomic read and write) of bytes `start..start + bytes`.
@@ -159,19 +201,32 @@ fn copy_of(cell: &Cell, reads: &mut Vec<Vec<Access>>) -> Cell {
     copy
 }
 
+/// What is wrong with an access after a write.
+fn after_write(write: &Access, access: &Access, observer: &Observer<'_>) -> Option<Wrong> {
+    if write.is_none() {
+        None
+    } else if access.flags & READ_ONLY != 0 {
+        Some(Wrong::ReadOnly)
+    } else if access.flags & write.flags & STRONG != 0 {
+        None
+    } else if !observer.follows(write) {
+        Some(Wrong::Unordered)
+    } else if access.flags & ASYNC != 0 && !observer.sees(write) {
+        Some(Wrong::Unfenced)
+    } else {
+        None
+    }
+}
+
 fn read_cell(
     cell: &mut Cell,
     reads: &mut Vec<Vec<Access>>,
     mut access: Access,
     observer: &Observer<'_>,
 ) -> Result<(), Conflict> {
-    let write = cell.write;
-    if !write.is_none() {
-        let read_only = access.flags & READ_ONLY != 0;
-        let strong = access.flags & write.flags & STRONG != 0;
-        if read_only || !(strong || observer.follows(&write)) {
-            return Err(Conflict { other: write, other_wrote: true, read_only });
-        }
+    let other = cell.write;
+    if let Some(wrong) = after_write(&other, &access, observer) {
+        return Err(Conflict { other, other_wrote: true, wrong });
     }
     // What happened before this read needs no memory of its own: whoever follows this follows that.
     if cell.read.is_none() {
@@ -191,10 +246,18 @@ fn read_cell(
         if let Some(same) = others.iter_mut().find(|other| other.is_of(&access)) {
             same.lanes |= access.lanes;
             same.flags = merged_flags(same, &access);
-        } else {
-            others.retain(|other| other.flags & READ_ONLY != 0 || !observer.follows(other));
-            others.push(access);
+            return Ok(());
         }
+        let by = access;
+        for other in others.iter_mut().filter(|other| other.is_by(&by)) {
+            // An agent's lane goes forward: its later read stands for the earlier one.
+            other.lanes &= !access.lanes;
+            access.flags |= other.flags & READ_ONLY;
+        }
+        others.retain(|other| {
+            other.lanes != 0 && (other.flags & READ_ONLY != 0 || !observer.follows(other))
+        });
+        others.push(access);
     }
     Ok(())
 }
@@ -210,20 +273,20 @@ fn write_cell(
     access: Access,
     observer: &Observer<'_>,
 ) -> Result<(), Conflict> {
-    let conflicts = |other: &Access| {
-        let strong = access.flags & other.flags & STRONG != 0;
-        !other.is_none() && !(strong || observer.follows(other))
-    };
-    if conflicts(&cell.write) {
-        return Err(Conflict { other: cell.write, other_wrote: true, read_only: false });
+    if let Some(wrong) = after_write(&cell.write, &access, observer) {
+        return Err(Conflict { other: cell.write, other_wrote: true, wrong });
     }
     let empty = Vec::new();
     let more = if cell.more == 0 { &empty } else { &reads[cell.more as usize - 1] };
-    for read in std::iter::once(&cell.read).chain(more) {
-        let read_only = read.flags & READ_ONLY != 0;
-        if read_only || conflicts(read) {
-            return Err(Conflict { other: *read, other_wrote: false, read_only });
-        }
+    for read in std::iter::once(&cell.read).chain(more).filter(|read| !read.is_none()) {
+        let wrong = if read.flags & READ_ONLY != 0 {
+            Wrong::ReadOnly
+        } else if access.flags & read.flags & STRONG != 0 || observer.follows(read) {
+            continue;
+        } else {
+            Wrong::Unordered
+        };
+        return Err(Conflict { other: *read, other_wrote: false, wrong });
     }
     cell.write = access;
     cell.read = Access::default();

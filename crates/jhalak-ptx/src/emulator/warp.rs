@@ -1,9 +1,12 @@
 //! A warp: its registers, its paths, and what its lanes know of the others.
 
-use super::clock::{AGENTS, COPY, Clock, Component, GENERIC, agent};
+use super::clock::{
+    AGENTS, BULK_READ, BULK_WRITE, COPY, Clock, Component, GENERIC, PRODUCT, agent,
+};
 use super::execute::cp_async::Copies;
+use super::execute::wgmma::Products;
 use super::paths::Paths;
-use super::registers::{Registers, lanes_of};
+use super::registers::{Lanes, Registers, WARP};
 use super::shadow::{Access, Observer};
 use crate::kernel::Kernel;
 
@@ -37,10 +40,26 @@ impl Looks {
         }
     }
 
+    /// The last address.
+    pub(super) fn address(&self) -> Option<u64> {
+        self.places.last().map(|(_, address)| *address)
+    }
+
     /// How often it has looked in vain.
     pub(super) fn in_vain(&self, progress: u64) -> u32 {
         if self.progress == progress { self.again } else { 0 }
     }
+}
+
+/// The bulk groups of each lane: how many were made, and up to which they are known to have read
+/// shared memory and written global memory.
+#[derive(Default)]
+pub(super) struct BulkGroups {
+    pub(super) made: Lanes<u32>,
+    pub(super) read: Lanes<u32>,
+    pub(super) written: Lanes<u32>,
+    /// The group of each lane's last copy, and the copy's instruction.
+    pub(super) last: Lanes<(u32, usize)>,
 }
 
 pub(super) struct Warp {
@@ -53,6 +72,10 @@ pub(super) struct Warp {
     pub(super) paths: Paths,
     pub(super) waiting: Option<Waiting>,
     pub(super) copies: Copies,
+    pub(super) bulk: BulkGroups,
+    pub(super) products: Products,
+    /// How many registers each lane has, where the kernel says how many it begins with.
+    pub(super) register_limit: u32,
     pub(super) looks: Looks,
     /// The current epoch of its own accesses.
     epoch: u32,
@@ -76,6 +99,9 @@ impl Warp {
             paths: Paths::new(lanes),
             waiting: None,
             copies: Copies::default(),
+            bulk: BulkGroups::default(),
+            products: Products::default(),
+            register_limit: 0,
             looks: Looks::default(),
             epoch: 1,
             common: Clock::default(),
@@ -99,8 +125,23 @@ impl Warp {
     /// A lane as the one that accesses memory now.
     pub(super) fn observer(&self, lane: u32) -> Observer<'_> {
         let mut done = [0; AGENTS];
-        done[COPY] = self.copies.done[lane as usize];
-        Observer { block: self.block, warp: self.number, lane, clock: self.clock(lane), done }
+        let index = lane as usize;
+        done[COPY] = self.copies.done[index];
+        done[BULK_READ] = self.bulk.read[index];
+        done[BULK_WRITE] = self.bulk.written[index];
+        Observer {
+            block: self.block,
+            warp: self.number,
+            lane: Some(lane),
+            clock: self.clock(lane),
+            done,
+        }
+    }
+
+    /// The warp as a whole as the one that accesses memory now.
+    pub(super) fn whole_observer(&self) -> Observer<'_> {
+        let (block, warp) = (self.block, self.number);
+        Observer { block, warp, lane: None, clock: &self.common, done: [0; AGENTS] }
     }
 
     /// An access of a lane, now and at once.
@@ -111,6 +152,7 @@ impl Warp {
             epoch: self.epoch,
             instruction,
             agent: agent(self.number, GENERIC),
+            warp: self.number as u8,
             flags,
         }
     }
@@ -130,12 +172,41 @@ impl Warp {
         {
             clock.join(private);
         }
-        let known = |epoch| Component::known(lanes, self.lanes, epoch);
-        clock.learn(agent(self.number, GENERIC), known(self.epoch));
-        let copied = lanes_of(lanes).map(|lane| self.copies.done[lane as usize]).min();
-        clock.learn(agent(self.number, COPY), known(copied.unwrap_or(0)));
+        for (agent, component) in self.own(lanes) {
+            clock.learn(agent, component);
+        }
         self.epoch += 1;
         clock
+    }
+
+    /// What these lanes themselves have done.
+    fn own(&self, lanes: u32) -> [(u16, Component); 4] {
+        let each = |epochs: &Lanes<u32>| Component::each(lanes, self.lanes, epochs);
+        let Warp { copies, bulk, .. } = self;
+        [
+            (GENERIC, Component::known(lanes, self.lanes, self.epoch)),
+            (COPY, each(&copies.done)),
+            (BULK_READ, each(&bulk.read)),
+            (BULK_WRITE, each(&bulk.written)),
+        ]
+        .map(|(kind, component)| (agent(self.number, kind), component))
+    }
+
+    /// The async proxy sees what these lanes did and know.
+    pub(super) fn fence_proxy(&mut self, lanes: u32) {
+        let own = self.own(lanes);
+        self.common.fence(&own);
+        if let Some((_, private)) = &mut self.private {
+            private.fence(&own);
+        }
+        self.epoch += 1;
+    }
+
+    /// The warp's products up to a group have ended.
+    pub(super) fn products_ended(&mut self, group: u32) {
+        let agent = agent(self.number, PRODUCT);
+        let ended = Component::known(WARP, WARP, group);
+        self.learn(self.paths.alive, |clock| clock.learn(agent, ended));
     }
 
     /// These lanes learn what others have published.

@@ -1,15 +1,15 @@
 //! Atomic operations. The lanes of a warp take their turns in an order that the seed picks.
 
-use super::Context;
 use super::formats::canonical;
 use super::order::{Strength, acquire, release};
+use super::{Context, packed};
 use crate::address::Address;
 use crate::emulator::fault::Outcome;
 use crate::emulator::machine::Flow;
 use crate::emulator::registers::{Lanes, lanes_of};
 use crate::emulator::shadow::STRONG;
 use crate::instruction::atomic::{
-    Atomic, AtomicOperator as Op, AtomicOrder, CompareSwap, Reduce, ReduceVector,
+    Atomic, AtomicOperator as Op, AtomicOrder, CompareSwap, Reduce, ReducePair, ReduceVector,
 };
 use crate::instruction::types::{Scope, Type};
 use crate::register::Operand;
@@ -127,5 +127,14 @@ pub(super) fn reduce_vector(context: &mut Context<'_>, form: &ReduceVector) -> O
             apply(Op::Add, Type::F32, old, values[lane])
         })?;
     }
+    Ok(Flow::Next)
+}
+
+pub(super) fn reduce_pair(context: &mut Context<'_>, form: &ReducePair) -> Outcome<Flow> {
+    let values = context.warp.registers.words(form.values, context.lanes)?;
+    let strength = strength(AtomicOrder::Relaxed, form.scope);
+    update(context, form.address, Type::B32, strength, |lane, old| {
+        packed::sum(form.ty, [old as u32, values[lane]]).into()
+    })?;
     Ok(Flow::Next)
 }

@@ -43,6 +43,11 @@ pub(super) fn warp_barrier(context: &mut Context<'_>) -> Outcome<()> {
     Ok(())
 }
 
+/// What these lanes did and know is seen by copies and products.
+pub(super) fn fence_proxy(context: &mut Context<'_>) {
+    context.warp.fence_proxy(context.lanes);
+}
+
 /// Lets later strong writes release what was done before, and acquires what earlier strong reads
 /// have seen.
 pub(super) fn fence(context: &mut Context<'_>) {

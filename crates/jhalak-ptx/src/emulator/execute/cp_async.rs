@@ -22,10 +22,21 @@ struct Copy {
     read: usize,
 }
 
+/// An arrival at an mbarrier that waits for copies.
+pub(in crate::emulator) struct Arrival {
+    pub(in crate::emulator) lane: u32,
+    pub(in crate::emulator) group: u32,
+    pub(in crate::emulator) barrier: u64,
+    /// The instruction.
+    pub(in crate::emulator) at: usize,
+}
+
 /// The copies of a warp.
 #[derive(Default)]
 pub(in crate::emulator) struct Copies {
     under_way: Vec<Copy>,
+    /// Arrivals that come when a lane's copies up to a group have ended.
+    arrivals: Vec<Arrival>,
     /// How many groups each lane has made.
     committed: [u32; 32],
     /// Up to which group each lane has waited.
@@ -36,6 +47,39 @@ impl Copies {
     /// The group that a lane's next copy will belong to, from 1.
     pub(in crate::emulator) fn group(&self, lane: u32) -> u32 {
         self.committed[lane as usize] + 1
+    }
+
+    /// These lanes arrive at an mbarrier when their copies until now have ended, which so become a
+    /// group.
+    pub(super) fn arrive_later(&mut self, lanes: u32, barrier: u64, at: usize) {
+        for lane in lanes_of(lanes) {
+            let group = self.group(lane);
+            self.committed[lane as usize] = group;
+            self.arrivals.push(Arrival { lane, group, barrier, at });
+        }
+    }
+
+    /// Those arrivals whose copies have ended.
+    pub(in crate::emulator) fn due(&mut self) -> Vec<Arrival> {
+        let Copies { under_way, arrivals, .. } = self;
+        let is_due = |arrival: &mut Arrival| {
+            let waits_for = |copy: &Copy| copy.lane == arrival.lane && copy.group <= arrival.group;
+            !under_way.iter().any(waits_for)
+        };
+        arrivals.extract_if(.., is_due).collect()
+    }
+
+    /// Lets all copies end that an arrival waits for. Returns whether there were any.
+    pub(in crate::emulator) fn finish_awaited(
+        &mut self,
+        memory: &Arena,
+        shared: &mut Arena,
+    ) -> Result<bool, Fault> {
+        if self.arrivals.is_empty() {
+            return Ok(false);
+        }
+        self.finish(memory, shared, |_| true)?;
+        Ok(true)
     }
 
     fn finish(
@@ -96,6 +140,7 @@ pub(super) fn begin(context: &mut Context<'_>, form: &CpAsync) -> Outcome<()> {
             memory.begin_read(&request, read)?;
         }
         let (shared, request) = context.request_as(Space::Shared, lane, to, access);
+        shared.aligned(to, bytes).map_err(|fault| Trouble::from(fault).at_lane(lane))?;
         shared.begin_write(&request, bytes)?;
         let group = context.warp.copies.group(lane);
         context.warp.copies.under_way.push(Copy { lane, group, to, from, bytes, read });

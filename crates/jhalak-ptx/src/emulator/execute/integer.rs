@@ -2,7 +2,9 @@
 
 use crate::emulator::fault::Outcome;
 use crate::emulator::registers::{Lanes, Registers, each, mask_of};
-use crate::instruction::integer::{BitField, Integer, IntegerOperator as Op, Lop3, Permute};
+use crate::instruction::integer::{
+    BitField, BitInsert, Integer, IntegerOperator as Op, Lop3, Permute,
+};
 use crate::instruction::multiply::{MulAdd, MulWide};
 use crate::instruction::types::Type;
 use crate::register::Operand;
@@ -96,6 +98,19 @@ pub(super) fn bit_field(r: &mut Registers, lanes: u32, form: &BitField) -> Outco
         let (start, length) = (start[l] & 0xff, length[l] & 0xff);
         let field = a[l].checked_shr(start).unwrap_or(0);
         if length < 32 { field & ((1 << length) - 1) } else { field }
+    });
+    r.set_words(form.d, lanes, values);
+    Ok(())
+}
+
+pub(super) fn bit_insert(r: &mut Registers, lanes: u32, form: &BitInsert) -> Outcome<()> {
+    let [a, b, start] = three(r, lanes, [form.a, form.b, form.start])?;
+    let length = r.words(form.length, lanes)?;
+    let values = each(|l| {
+        let (start, length) = (start[l] & 0xff, length[l] & 0xff);
+        let ones = if length < 32 { (1 << length) - 1 } else { u32::MAX };
+        let field = u32::checked_shl(ones, start).unwrap_or(0);
+        (b[l] & !field) | (u32::checked_shl(a[l], start).unwrap_or(0) & field)
     });
     r.set_words(form.d, lanes, values);
     Ok(())

@@ -12,6 +12,7 @@ use crate::emulator::fault::Outcome;
 use crate::emulator::registers::{Lanes, each};
 use crate::instruction::ldmatrix::LoadMatrix;
 use crate::instruction::mma::Mma;
+use crate::instruction::stmatrix::{StoreMatrix, TransposeMatrix};
 use crate::instruction::types::Type;
 
 /// Bytes of a row of an 8 × 8 matrix.
@@ -40,6 +41,49 @@ pub(super) fn load(context: &mut Context<'_>, form: &LoadMatrix) -> Outcome<()> 
         context.warp.registers.set_words(*d, context.lanes, values);
     }
     Ok(())
+}
+
+pub(super) fn store(context: &mut Context<'_>, form: &StoreMatrix) -> Outcome<()> {
+    context.require_whole_warp()?;
+    let addresses = context.addresses(form.address)?;
+    for (matrix, register) in form.values.iter().enumerate() {
+        let values = context.words(*register)?;
+        for row in 0..8 {
+            let element = |column| {
+                if form.transposed {
+                    held_element(&values, column, row)
+                } else {
+                    held_element(&values, row, column)
+                }
+            };
+            let mut bytes = [0; ROW];
+            for (column, bytes) in bytes.chunks_exact_mut(2).enumerate() {
+                bytes.copy_from_slice(&element(column).to_le_bytes());
+            }
+            let lane = 8 * matrix + row;
+            let (shared, request) = context.request(Space::Shared, lane as u32, addresses[lane], 0);
+            shared.store(&request, &bytes)?;
+        }
+    }
+    *context.progress += 1;
+    Ok(())
+}
+
+pub(super) fn transpose(context: &mut Context<'_>, form: &TransposeMatrix) -> Outcome<()> {
+    context.require_whole_warp()?;
+    let a = context.warp.registers.words(form.a, context.lanes)?;
+    let values = each(|lane| {
+        let (row, column) = (lane / 4, 2 * (lane % 4));
+        let [low, high] = [column, column + 1].map(|c| u32::from(held_element(&a, c, row)));
+        high << 16 | low
+    });
+    context.warp.registers.set_words(form.d, context.lanes, values);
+    Ok(())
+}
+
+/// An element of an 8 × 8 matrix that is spread over the warp.
+fn held_element(values: &Lanes<u32>, row: usize, column: usize) -> u16 {
+    (values[4 * row + column / 2] >> (16 * (column % 2))) as u16
 }
 
 /// The numbers in a register, the lowest bits first.

@@ -3,6 +3,7 @@
 mod access;
 mod atomic;
 mod barrier;
+mod bulk;
 mod compare;
 mod convert;
 pub(super) mod cp_async;
@@ -10,9 +11,13 @@ mod float;
 mod formats;
 mod integer;
 mod matrix;
+mod mbarrier;
 mod moves;
 mod order;
+mod packed;
+mod resources;
 mod warp_wide;
+pub(super) mod wgmma;
 
 use super::arena::{Arena, Request};
 use super::block::Shared;
@@ -142,6 +147,7 @@ pub(super) fn execute(context: &mut Context<'_>, operation: &Operation) -> Outco
     match operation {
         Operation::Integer(form) => integer::integer(registers, lanes, form)?,
         Operation::BitField(form) => integer::bit_field(registers, lanes, form)?,
+        Operation::BitInsert(form) => integer::bit_insert(registers, lanes, form)?,
         Operation::Lop3(form) => integer::lop3(registers, lanes, form)?,
         Operation::Permute(form) => integer::permute(registers, lanes, form)?,
         Operation::MulWide(form) => integer::mul_wide(registers, lanes, form)?,
@@ -149,6 +155,9 @@ pub(super) fn execute(context: &mut Context<'_>, operation: &Operation) -> Outco
         Operation::Float(form) => float::binary(registers, lanes, form)?,
         Operation::FusedMulAdd(form) => float::fused(registers, lanes, form)?,
         Operation::FloatUnary(form) => float::unary(registers, lanes, form)?,
+        Operation::Packed(form) => packed::binary(registers, lanes, form)?,
+        Operation::PackedFusedMulAdd(form) => packed::fused(registers, lanes, form)?,
+        Operation::PackedEx2(form) => packed::ex2(registers, lanes, form)?,
         Operation::Compare(form) => compare::compare(registers, lanes, form)?,
         Operation::Select(form) => compare::select(registers, lanes, form)?,
         Operation::Logic(form) => compare::logic(registers, lanes, form)?,
@@ -175,10 +184,40 @@ pub(super) fn execute(context: &mut Context<'_>, operation: &Operation) -> Outco
         Operation::CompareSwap(form) => return atomic::compare_swap(context, form),
         Operation::Reduce(form) => return atomic::reduce(context, form),
         Operation::ReduceVector(form) => return atomic::reduce_vector(context, form),
+        Operation::ReducePair(form) => return atomic::reduce_pair(context, form),
         Operation::Barrier(form) => barrier::barrier(context, form)?,
         Operation::WarpBarrier(_) => barrier::warp_barrier(context)?,
         Operation::Fence(_) => barrier::fence(context),
+        Operation::FenceMbarrierInit(_) => mbarrier::announce(context),
+        Operation::FenceProxyAsync(_) => {
+            mbarrier::announce(context);
+            barrier::fence_proxy(context);
+        }
+        Operation::MbarrierInit(form) => mbarrier::init(context, form)?,
+        Operation::MbarrierInvalidate(form) => mbarrier::invalidate(context, form)?,
+        Operation::MbarrierArrive(form) => mbarrier::arrive(context, form)?,
+        Operation::MbarrierExpect(form) => mbarrier::expect(context, form)?,
+        Operation::MbarrierTest(form) => return mbarrier::test(context, form),
+        Operation::CpAsyncArrive(form) => mbarrier::copies_arrive(context, form)?,
+        Operation::TensorLoad(form) => bulk::tensor_load(context, form)?,
+        Operation::TensorStore(form) => bulk::tensor_store(context, form)?,
+        // Prefetches change nothing; the kernels before this one have ended.
+        Operation::TensorPrefetch(_)
+        | Operation::PrefetchTensorMap(_)
+        | Operation::GridDependencyControl(_) => {}
+        Operation::BulkLoad(form) => bulk::load(context, form)?,
+        Operation::BulkStore(form) => bulk::store(context, form)?,
+        Operation::BulkReduce(form) => bulk::reduce(context, form)?,
+        Operation::BulkCommit(_) => bulk::commit(context),
+        Operation::BulkWait(form) => bulk::wait(context, form)?,
+        Operation::SetMaxRegisters(form) => return resources::set_max_registers(context, form),
+        Operation::Wgmma(form) => wgmma::begin(context, form)?,
+        Operation::WgmmaFence(_) => wgmma::fence(context)?,
+        Operation::WgmmaCommit(_) => wgmma::commit(context)?,
+        Operation::WgmmaWait(form) => wgmma::wait(context, form)?,
         Operation::LoadMatrix(form) => matrix::load(context, form)?,
+        Operation::StoreMatrix(form) => matrix::store(context, form)?,
+        Operation::TransposeMatrix(form) => matrix::transpose(context, form)?,
         Operation::Mma(form) => matrix::mma(context, form)?,
         Operation::CpAsync(form) => cp_async::begin(context, form)?,
         Operation::CpAsyncCommit(_) => cp_async::commit(context),

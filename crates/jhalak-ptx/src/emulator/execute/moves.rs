@@ -6,7 +6,7 @@ use crate::emulator::fault::Outcome;
 use crate::emulator::registers::{Registers, each};
 use crate::instruction::moves::{AddressOf, Move, Pack, ReadSpecial, Special, Unpack};
 use crate::instruction::types::Type;
-use crate::register::{Class, Operand};
+use crate::register::Operand;
 
 pub(super) fn copy(r: &mut Registers, lanes: u32, form: &Move) -> Outcome<()> {
     if form.ty == Type::Pred {
@@ -57,9 +57,19 @@ pub(super) fn address_of(context: &mut Context<'_>, form: &AddressOf) -> Outcome
 }
 
 /// The generic address that stands for a parameter.
-pub(super) fn parameter_address(index: usize) -> u64 {
-    0x7f00_0000_0000_0000 + 128 * index as u64
+fn parameter_address(index: usize) -> u64 {
+    FIRST_PARAMETER + PARAMETER_BYTES * index as u64
 }
+
+/// The parameter that a generic address stands for.
+pub(super) fn parameter_index(address: u64) -> Option<usize> {
+    let offset = address.checked_sub(FIRST_PARAMETER)?;
+    offset.is_multiple_of(PARAMETER_BYTES).then_some((offset / PARAMETER_BYTES) as usize)
+}
+
+/// Where parameters are in the generic address space, and how far apart.
+const FIRST_PARAMETER: u64 = 0x7f00_0000_0000_0000;
+const PARAMETER_BYTES: u64 = 128;
 
 pub(super) fn special(context: &mut Context<'_>, form: &ReadSpecial) {
     let [blocks, index] = [context.grid.blocks, context.shared.index];
@@ -78,6 +88,5 @@ pub(super) fn special(context: &mut Context<'_>, form: &ReadSpecial) {
         Special::NctaidZ => same(blocks[2]),
         Special::LaneId => each(|lane| lane as u32),
     };
-    debug_assert_eq!(form.d.class, Class::B32);
     context.warp.registers.set_words(form.d, context.lanes, values);
 }
