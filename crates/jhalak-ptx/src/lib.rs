@@ -23,6 +23,9 @@
 //! it, and the version of PTX that brought it. The module gets the lowest `.version` that has what
 //! its kernels use, so that old drivers can read it. What breaks a rule is reported by
 //! [`ModuleBuilder::build`], with the rule, the instruction and the Rust line that emitted it.
+//!
+//! The [`emulator`] runs a kernel on the CPU and reports races, deadlocks and what else a device
+//! would let pass in silence.
 
 mod address;
 mod builder;

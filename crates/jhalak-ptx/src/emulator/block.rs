@@ -118,6 +118,18 @@ impl Block {
         }
     }
 
+    /// Fails unless the four warps of each warpgroup began the same products.
+    pub(super) fn check_products(&self) -> Result<(), Fault> {
+        for (warpgroup, warps) in self.warps.chunks(4).enumerate() {
+            let first = warps[0].products.trace;
+            let agree = warps.iter().all(|warp| warp.products.trace == first);
+            if !agree || (first != 0 && warps.len() < 4) {
+                return Err(Fault::WarpgroupDisagrees { warpgroup: warpgroup as u32 });
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn has_ended(&self) -> bool {
         self.warps.iter().all(Warp::has_ended)
     }
@@ -132,7 +144,7 @@ impl Block {
                 waiting.barrier
             );
         }
-        let address = warp.looks.address();
+        let address = warp.looks.last().map(|(_, address)| address);
         let mut mbarriers = self.shared.mbarriers.iter();
         match mbarriers.find(|mbarrier| Some(mbarrier.address) == address) {
             Some(mbarrier) => mbarrier.missing(),

@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 
 use super::registers::{Lanes, lanes_of};
+use crate::address::Space;
 
 /// What a warp does in its own name: loads, stores, atomics.
 pub(super) const GENERIC: usize = 0;
@@ -106,13 +107,18 @@ fn covers(components: &[Component], agent: u16, lanes: u32, epoch: u32) -> bool 
     components.get(usize::from(agent)).is_some_and(|c| c.covers(lanes, epoch))
 }
 
+/// Which of a clock's fences is about this memory.
+fn fence_of(space: Space) -> usize {
+    usize::from(space == Space::Shared)
+}
+
 /// What happened before a moment, in one block's view.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock {
     /// The agents of the own block.
     ordered: Components,
-    /// Of these, what a proxy fence made known to the async proxy.
-    fenced: Components,
+    /// Of these, what proxy fences made known to the async proxy: in global and in shared memory.
+    fenced: [Components; 2],
     /// The agents of other blocks, by block.
     foreign: BTreeMap<u32, Components>,
 }
@@ -128,14 +134,18 @@ impl Clock {
         self.foreign.get(&block).is_some_and(|known| covers(known, agent, lanes, epoch))
     }
 
-    /// Whether the async proxy sees all that these lanes did up to this epoch.
-    pub(super) fn covers_fenced(&self, agent: u16, lanes: u32, epoch: u32) -> bool {
-        covers(&self.fenced, agent, lanes, epoch)
+    /// Whether the async proxy sees all that these lanes did to this memory up to this epoch:
+    /// agent, lanes, epoch.
+    pub(super) fn covers_fenced(&self, space: Space, other: (u16, u32, u32)) -> bool {
+        let (agent, lanes, epoch) = other;
+        covers(&self.fenced[fence_of(space)], agent, lanes, epoch)
     }
 
-    /// The async proxy sees all that is known, and what these lanes of a warp did themselves.
-    pub(super) fn fence(&mut self, own: &[(u16, Component)]) {
+    /// The async proxy sees all that is known, and what these lanes of a warp did themselves, to
+    /// this memory.
+    pub(super) fn fence(&mut self, space: Space, own: &[(u16, Component)]) {
         let Clock { ordered, fenced, .. } = self;
+        let fenced = &mut fenced[fence_of(space)];
         join(fenced, ordered);
         for (agent, component) in own {
             learn(fenced, *agent, *component);
@@ -150,7 +160,9 @@ impl Clock {
     /// Learns all that another clock of the same block knows.
     pub(super) fn join(&mut self, other: &Clock) {
         join(&mut self.ordered, &other.ordered);
-        join(&mut self.fenced, &other.fenced);
+        for (fenced, other) in self.fenced.iter_mut().zip(&other.fenced) {
+            join(fenced, other);
+        }
         for (block, known) in &other.foreign {
             join(self.foreign.entry(*block).or_default(), known);
         }

@@ -101,6 +101,7 @@ impl Machine<'_> {
     /// ends.
     pub(super) fn retire(&mut self) -> Result<(), Report> {
         for block in (0..self.resident.len()).filter(|block| self.resident[*block].has_ended()) {
+            self.resident[block].check_products().map_err(|f| self.grid.report(f, None))?;
             let transfers = &self.resident[block].shared.transfers;
             if let Some(load) = transfers.iter().find(|transfer| transfer.is_load()) {
                 let (at, warp, lane) = (load.at, load.warp, load.lane);

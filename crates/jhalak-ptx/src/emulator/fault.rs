@@ -249,6 +249,12 @@ pub enum Fault {
         /// Its name.
         register: String,
     },
+    /// The four warps of a warpgroup did not begin the same products on the same tiles.
+    #[error("the warps of warpgroup {warpgroup} did not all begin the same wgmma")]
+    WarpgroupDisagrees {
+        /// The warpgroup's number in its block.
+        warpgroup: u32,
+    },
     /// No warp can go on.
     #[error("deadlock: no warp can go on;{}", Waits(waiting))]
     Deadlock {

@@ -122,8 +122,8 @@ impl<'a> Machine<'a> {
         let mut waiting = Vec::new();
         for block in &self.resident {
             for warp in block.warps.iter().filter(|warp| !warp.has_ended()) {
-                let ready = warp.paths.ready.first().map_or(0, |path| path.at);
-                let at = warp.waiting.map_or(ready, |waiting| waiting.at);
+                let looking = warp.looks.last().map_or(0, |(at, _)| at);
+                let at = warp.waiting.map_or(looking, |waiting| waiting.at);
                 let index = block.shared.index;
                 let place = Place::new(self.grid.kernel, at, index, warp.number, None);
                 waiting.push((place, block.missing(warp)));
@@ -151,7 +151,9 @@ impl<'a> Machine<'a> {
             })?;
             self.steps += 1;
             if self.steps > self.grid.step_limit {
-                return Err(self.grid.report(Fault::StepLimit { steps: self.steps }, None));
+                return Err(self
+                    .grid
+                    .report(Fault::StepLimit { steps: self.grid.step_limit }, None));
             }
             if let Flow::Exit(lanes) = flow {
                 self.check_exit(block, warp, lanes)?;

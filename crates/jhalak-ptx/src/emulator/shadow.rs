@@ -5,6 +5,7 @@
 //! volatile or relaxed). A word that is accessed in parts is watched byte by byte from then on.
 
 use super::clock::{AGENTS, Clock, GENERIC};
+use crate::address::Space;
 
 /// The access is atomic, volatile, relaxed, an acquire or a release.
 pub(super) const STRONG: u8 = 1;
@@ -44,6 +45,7 @@ impl Access {
 
 /// Who accesses memory now, and what it knows.
 pub(super) struct Observer<'a> {
+    pub(super) space: Space,
     pub(super) block: u32,
     pub(super) warp: usize,
     /// The lane whose own past counts as known; `None` for what a warp does as a whole.
@@ -75,7 +77,7 @@ impl Observer<'_> {
     fn sees(&self, other: &Access) -> bool {
         other.flags & ASYNC != 0
             || other.block != self.block
-            || self.clock.covers_fenced(other.agent, other.lanes, other.epoch)
+            || self.clock.covers_fenced(self.space, (other.agent, other.lanes, other.epoch))
     }
 }
 

@@ -62,6 +62,9 @@ impl Transfer {
         if self.read.is_none() {
             let chunks = self.chunks.iter().map(|chunk| {
                 let mut value = [0; CHUNK];
+                if chunk.bytes() == 0 {
+                    return Ok(value);
+                }
                 let begin = chunk.shared + chunk.from as u64;
                 value[..chunk.bytes()].copy_from_slice(shared.bytes(begin, chunk.bytes())?);
                 Ok(value)
@@ -87,6 +90,9 @@ impl Transfer {
         self.read(&shared.memory)?;
         for (chunk, value) in self.chunks.iter().zip(self.read.iter().flatten()) {
             let value = &value[..chunk.bytes()];
+            if value.is_empty() {
+                continue;
+            }
             match self.kind {
                 Kind::Add(ty) => {
                     let old = memory.bytes(chunk.global, chunk.bytes())?;

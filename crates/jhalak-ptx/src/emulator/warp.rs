@@ -8,6 +8,7 @@ use super::execute::wgmma::Products;
 use super::paths::Paths;
 use super::registers::{Lanes, Registers, WARP};
 use super::shadow::{Access, Observer};
+use crate::address::Space;
 use crate::kernel::Kernel;
 
 /// What a warp waits for.
@@ -40,9 +41,9 @@ impl Looks {
         }
     }
 
-    /// The last address.
-    pub(super) fn address(&self) -> Option<u64> {
-        self.places.last().map(|(_, address)| *address)
+    /// The last place: the instruction and the address.
+    pub(super) fn last(&self) -> Option<(usize, u64)> {
+        self.places.last().copied()
     }
 
     /// How often it has looked in vain.
@@ -123,13 +124,14 @@ impl Warp {
     }
 
     /// A lane as the one that accesses memory now.
-    pub(super) fn observer(&self, lane: u32) -> Observer<'_> {
+    pub(super) fn observer(&self, lane: u32, space: Space) -> Observer<'_> {
         let mut done = [0; AGENTS];
         let index = lane as usize;
         done[COPY] = self.copies.done[index];
         done[BULK_READ] = self.bulk.read[index];
         done[BULK_WRITE] = self.bulk.written[index];
         Observer {
+            space,
             block: self.block,
             warp: self.number,
             lane: Some(lane),
@@ -138,10 +140,11 @@ impl Warp {
         }
     }
 
-    /// The warp as a whole as the one that accesses memory now.
+    /// The warp as a whole as the one that accesses shared memory now.
     pub(super) fn whole_observer(&self) -> Observer<'_> {
         let (block, warp) = (self.block, self.number);
-        Observer { block, warp, lane: None, clock: &self.common, done: [0; AGENTS] }
+        let space = Space::Shared;
+        Observer { space, block, warp, lane: None, clock: &self.common, done: [0; AGENTS] }
     }
 
     /// An access of a lane, now and at once.
@@ -192,12 +195,14 @@ impl Warp {
         .map(|(kind, component)| (agent(self.number, kind), component))
     }
 
-    /// The async proxy sees what these lanes did and know.
-    pub(super) fn fence_proxy(&mut self, lanes: u32) {
+    /// The async proxy sees what these lanes did and know, in these memories.
+    pub(super) fn fence_proxy(&mut self, lanes: u32, spaces: &[Space]) {
         let own = self.own(lanes);
-        self.common.fence(&own);
-        if let Some((_, private)) = &mut self.private {
-            private.fence(&own);
+        for space in spaces {
+            self.common.fence(*space, &own);
+            if let Some((_, private)) = &mut self.private {
+                private.fence(*space, &own);
+            }
         }
         self.epoch += 1;
     }

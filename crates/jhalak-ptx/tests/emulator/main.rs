@@ -1,12 +1,16 @@
 //! What the emulator computes, that it lets good programs pass, and that it finds planted faults.
 
 mod arithmetic;
+mod atomics;
 mod block_reduction;
 mod conversions;
 mod faults;
 mod matrix_product;
+mod packed;
 mod pipeline;
+mod products;
 mod row_softmax;
+mod tensors;
 mod vector_add;
 mod warp_wide;
 

@@ -21,8 +21,8 @@ const STAGE_BYTES: u32 = A_BYTES + N * PITCH;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Without {
     Nothing,
-    /// The barrier after a stage's last use.
-    LastBarrier,
+    /// The barriers between copies and products.
+    Barriers,
     /// One group of the wait: it lets one more be under way.
     OneGroup,
 }
@@ -66,15 +66,15 @@ pub fn product(k: &mut KernelBuilder, without: Without) {
         std::array::from_fn(|_| [(); 4].map(|()| k.mov_f32(0.0)));
     for step in 0..STEPS {
         k.cp_async_wait_group(STAGES - 2 + u32::from(without == Without::OneGroup));
-        k.bar_sync_all();
+        // One barrier a step: it also follows the last use of the stage that is filled next.
+        if without != Without::Barriers {
+            k.bar_sync_all();
+        }
         let stage = step % STAGES * STAGE_BYTES;
         let left: [B32; 4] = k.ldmatrix((a_row, stage));
         for (column, sum) in (0..).zip(sums) {
             let right: [B32; 2] = k.ldmatrix((b_row, stage + A_BYTES + 8 * PITCH * column));
             k.mma_m16n8k16_bf16(sum, left, right, sum);
-        }
-        if without != Without::LastBarrier {
-            k.bar_sync_all();
         }
         if step + STAGES - 1 < STEPS {
             load(k, step + STAGES - 1);

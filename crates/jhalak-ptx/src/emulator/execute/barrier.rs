@@ -1,9 +1,10 @@
 //! Barriers of a block and of a warp, and fences.
 
-use super::Context;
+use super::{Context, mbarrier};
+use crate::address::Space;
 use crate::emulator::fault::{Fault, Outcome};
 use crate::emulator::warp::Waiting;
-use crate::instruction::barrier::{Barrier, BarrierAction};
+use crate::instruction::barrier::{AsyncMemory, Barrier, BarrierAction, FenceProxyAsync};
 
 pub(super) fn barrier(context: &mut Context<'_>, form: &Barrier) -> Outcome<()> {
     context.require_converged()?;
@@ -44,8 +45,16 @@ pub(super) fn warp_barrier(context: &mut Context<'_>) -> Outcome<()> {
 }
 
 /// What these lanes did and know is seen by copies and products.
-pub(super) fn fence_proxy(context: &mut Context<'_>) {
-    context.warp.fence_proxy(context.lanes);
+pub(super) fn fence_proxy(context: &mut Context<'_>, form: &FenceProxyAsync) {
+    let spaces: &[Space] = match form.memory {
+        AsyncMemory::All => &[Space::Global, Space::Shared],
+        AsyncMemory::Global => &[Space::Global],
+        AsyncMemory::Shared => &[Space::Shared],
+    };
+    context.warp.fence_proxy(context.lanes, spaces);
+    if spaces.contains(&Space::Shared) {
+        mbarrier::announce(context);
+    }
 }
 
 /// Lets later strong writes release what was done before, and acquires what earlier strong reads

@@ -18,6 +18,9 @@ use crate::instruction::types::Type;
 use crate::register::Operand;
 use crate::tensor_map::{OutOfBounds, TensorElement, TensorMapSpec};
 
+/// A lane, and the chunks that it asks for.
+type LaneCopy = (u32, Vec<Chunk>);
+
 impl<'a> Context<'a> {
     /// Begins a load for one lane, once all it touches is checked.
     fn begin_load(
@@ -81,7 +84,7 @@ impl<'a> Context<'a> {
         shared: Address,
         global: Address,
         bytes: Operand,
-    ) -> Outcome<Vec<(u32, Vec<Chunk>)>> {
+    ) -> Outcome<Vec<LaneCopy>> {
         self.check_aligned(shared, CHUNK as u32)?;
         self.check_aligned(global, CHUNK as u32)?;
         let (shared, global) = (self.addresses(shared)?, self.addresses(global)?);
@@ -111,7 +114,7 @@ impl<'a> Context<'a> {
         &self,
         tensor: &TensorBox,
         tile: Address,
-    ) -> Outcome<(&'a TensorMapSpec, Vec<(u32, Vec<Chunk>)>)> {
+    ) -> Outcome<(&'a TensorMapSpec, Vec<LaneCopy>)> {
         self.check_aligned(tile, 128)?;
         let tiles = self.addresses(tile)?;
         let map = self.uniform(Operand::Register(tensor.map), "the tensor map")?;

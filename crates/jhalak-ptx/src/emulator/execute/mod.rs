@@ -84,7 +84,7 @@ impl Context<'_> {
         address: u64,
         access: Access,
     ) -> (&mut Arena, Request<'_>) {
-        let observer = self.warp.observer(lane);
+        let observer = self.warp.observer(lane, space);
         let arena = match space {
             Space::Shared => &mut self.shared.memory,
             _ => &mut *self.memory,
@@ -189,10 +189,7 @@ pub(super) fn execute(context: &mut Context<'_>, operation: &Operation) -> Outco
         Operation::WarpBarrier(_) => barrier::warp_barrier(context)?,
         Operation::Fence(_) => barrier::fence(context),
         Operation::FenceMbarrierInit(_) => mbarrier::announce(context),
-        Operation::FenceProxyAsync(_) => {
-            mbarrier::announce(context);
-            barrier::fence_proxy(context);
-        }
+        Operation::FenceProxyAsync(form) => barrier::fence_proxy(context, form),
         Operation::MbarrierInit(form) => mbarrier::init(context, form)?,
         Operation::MbarrierInvalidate(form) => mbarrier::invalidate(context, form)?,
         Operation::MbarrierArrive(form) => mbarrier::arrive(context, form)?,

@@ -13,6 +13,7 @@ use crate::descriptor::Major;
 use crate::emulator::arena::{Arena, Request};
 use crate::emulator::clock::{PRODUCT, agent};
 use crate::emulator::fault::{Fault, Outcome};
+use crate::emulator::random::Random;
 use crate::emulator::registers::{Registers, WARP};
 use crate::emulator::shadow::{ASYNC, Access};
 use crate::instruction::Operation;
@@ -40,6 +41,8 @@ struct Product {
 pub(in crate::emulator) struct Products {
     under_way: VecDeque<Product>,
     committed: u32,
+    /// Stands for all products that have begun: which, and of which tiles.
+    pub(in crate::emulator) trace: u64,
 }
 
 /// A matrix in shared memory, as its descriptor and the instruction tell it.
@@ -159,8 +162,13 @@ pub(super) fn begin(context: &mut Context<'_>, form: &Wgmma) -> Outcome<()> {
     let registers = &mut context.warp.registers;
     registers.begin_reads(&left_registers(form))?;
     registers.begin_sums(&form.d, accumulates)?;
-    let (group, at) = (context.warp.products.committed + 1, context.at);
-    context.warp.products.under_way.push_back(Product { group, at, a, b, accumulates });
+    let at = context.at;
+    let products = &mut context.warp.products;
+    for word in [at as u64, a, b] {
+        products.trace = Random::new(products.trace ^ word).next();
+    }
+    let group = products.committed + 1;
+    products.under_way.push_back(Product { group, at, a, b, accumulates });
     *context.progress += 1;
     Ok(())
 }

@@ -1,8 +1,10 @@
 //! Barriers that are missing, miscounted, or not reached.
 
-use jhalak_ptx::Comparison::{Eq, Lt};
+use jhalak_ptx::Comparison::{Eq, Lt, Ne};
 use jhalak_ptx::emulator::Fault;
-use jhalak_ptx::{AtomicOperator, AtomicOrder, B32, KernelBuilder, Scope};
+use jhalak_ptx::{
+    Access, AtomicOperator, AtomicOrder, B32, FenceOrder, KernelBuilder, Order, Scope,
+};
 
 use super::{assert_found, assert_good, is_race, reports, reports_of_grid};
 
@@ -148,4 +150,59 @@ fn a_release_and_an_acquire_order_two_blocks() {
         bad.retain(|report| !waits(report));
         assert_found(&bad, "ld.global", is_race);
     }
+}
+
+/// As [`message`], by plain strong accesses; fences on one side or both.
+fn fenced_message(
+    k: &mut KernelBuilder,
+    input: jhalak_ptx::B64,
+    output: jhalak_ptx::B64,
+    fences: [bool; 2],
+) {
+    let strong = Access::new(Order::Relaxed(Scope::Gpu));
+    let block = k.ctaid_x();
+    let writes = k.setp_u32(Eq, block, 0);
+    k.role(writes, |k| {
+        let value = k.mov_b32(7);
+        k.st(output, value);
+        if fences[0] {
+            k.fence(FenceOrder::AcqRel, Scope::Gpu);
+        }
+        k.st_with(input, [value], strong);
+    });
+    let seen: [B32; 1] = k.registers();
+    k.do_while(|k| {
+        k.ld_to(seen, input, strong);
+        k.setp_u32(Ne, seen[0], 7)
+    });
+    if fences[1] {
+        k.fence(FenceOrder::AcqRel, Scope::Gpu);
+    }
+    let value: B32 = k.ld(output);
+    k.st((output, 4), value);
+}
+
+#[test]
+fn fences_on_both_sides_order_two_blocks_too() {
+    let run = |fences| {
+        let reports =
+            reports_of_grid(2, 1, |k, input, output| fenced_message(k, input, output, fences));
+        let waits = |report: &Result<(), jhalak_ptx::emulator::Report>| match report {
+            Err(report) => matches!(report.fault, Fault::Deadlock { .. }),
+            Ok(()) => false,
+        };
+        reports.into_iter().filter(|report| !waits(report)).collect::<Vec<_>>()
+    };
+    assert_good(&run([true, true]));
+    for fences in [[false, true], [true, false]] {
+        assert_found(&run(fences), "ld.global", is_race);
+    }
+}
+
+#[test]
+fn a_loop_without_an_end_is_given_up() {
+    let module = crate::module(|k| k.loop_(|_, _| {}));
+    let launch = jhalak_ptx::emulator::Launch::new(&module, "kernel").step_limit(1000);
+    let report = launch.run(&mut jhalak_ptx::emulator::Memory::new()).expect_err("no end");
+    assert_eq!(report.fault, Fault::StepLimit { steps: 1000 });
 }
