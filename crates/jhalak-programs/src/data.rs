@@ -46,9 +46,15 @@ fn e4m3_value(byte: u8) -> f64 {
 
 fn e4m3_of(value: f64) -> u8 {
     let sign = if value < 0.0 { 0x80 } else { 0 };
-    let distance = |byte: &u8| (e4m3_value(*byte) - value.abs()).abs();
-    let nearest = (0..E4M3_NAN).min_by(|a, b| distance(a).total_cmp(&distance(b)));
-    sign | nearest.unwrap_or(0)
+    let size = value.abs();
+    // Codes ascend with what they stand for.
+    let (mut below, mut above) = (0, E4M3_NAN - 1);
+    while above - below > 1 {
+        let middle = (below + above) / 2;
+        if e4m3_value(middle) <= size { below = middle } else { above = middle }
+    }
+    let upper = e4m3_value(above) - size < size - e4m3_value(below);
+    sign | if upper { above } else { below }
 }
 
 impl Program {

@@ -176,16 +176,6 @@ impl KernelBuilder {
         self.kernel.bounds.max_registers = Some(registers);
     }
 
-    /// Launches blocks in clusters of so many along x (`.reqnctapercluster`), 8 at most.
-    #[track_caller]
-    pub fn reqnctapercluster(&mut self, blocks: u32) {
-        let what = format!("clusters of {blocks} blocks");
-        let known = self.target >= Target::Sm90a;
-        self.declare(known, what.clone(), "clusters came with sm_90a");
-        self.declare((1..=8).contains(&blocks), what, "a cluster has 1 to 8 blocks");
-        self.kernel.bounds.cluster_blocks = Some(blocks);
-    }
-
     /// Appends an instruction under the current guard.
     #[track_caller]
     pub(crate) fn push(&mut self, operation: impl Into<Operation>) {

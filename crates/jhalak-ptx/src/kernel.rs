@@ -25,8 +25,6 @@ pub struct LaunchBounds {
     pub min_blocks: Option<u32>,
     /// Registers of a thread, at most.
     pub max_registers: Option<u32>,
-    /// Blocks of a cluster, along x.
-    pub cluster_blocks: Option<u32>,
 }
 
 /// A kernel as data. Its text is part of the [`Module`](crate::Module)'s.
@@ -53,7 +51,6 @@ impl Kernel {
                 threads: BlockThreads::Any,
                 min_blocks: None,
                 max_registers: None,
-                cluster_blocks: None,
             },
             static_shared: SharedLayout::new(Placement::Static),
             dynamic_shared: SharedLayout::new(Placement::Dynamic),

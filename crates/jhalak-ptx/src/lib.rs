@@ -62,7 +62,7 @@
 //! for another tile or type is another argument.
 //!
 //! *Hopper* is covered where a fast kernel needs it: wgmma with [`Descriptor`]s of matrices in
-//! shared memory, tensor copies with [`TensorMapSpec`]s, mbarriers, setmaxnreg, clusters.
+//! shared memory, tensor copies with [`TensorMapSpec`]s, mbarriers, setmaxnreg.
 //!
 //! # What is checked, and when
 //!
@@ -91,6 +91,7 @@ mod check;
 mod control;
 mod describe;
 mod descriptor;
+pub mod emulator;
 mod error;
 mod instruction;
 mod kernel;
@@ -111,7 +112,6 @@ pub use descriptor::{Descriptor, Major, MatrixLayout};
 pub use error::Error;
 pub use instruction::atomic::{AtomicOperator, AtomicOrder};
 pub use instruction::barrier::{AsyncMemory, FenceOrder};
-pub use instruction::cluster::RemoteShared;
 pub use instruction::compare::{Comparison, Connective};
 pub use instruction::memory::{Access, Element, L1, Order};
 pub use instruction::moves::Special;

@@ -111,9 +111,6 @@ fn write_bounds(out: &mut String, kernel: &Kernel) {
     if let Some(registers) = kernel.bounds.max_registers {
         put(out, format_args!(".maxnreg {registers}\n"));
     }
-    if let Some(blocks) = kernel.bounds.cluster_blocks {
-        put(out, format_args!(".explicitcluster\n.reqnctapercluster {blocks}, 1, 1\n"));
-    }
 }
 
 fn write_body(out: &mut String, kernel: &Kernel) {

@@ -30,7 +30,6 @@ fn declarations_stand_before_the_instructions() {
         k.reqntid(384);
         k.minnctapersm(1);
         k.maxnreg(168);
-        k.reqnctapercluster(2);
         k.static_shared("barriers", 64, 8);
         k.dynamic_shared("tile", 4096, 1024);
     });
@@ -52,8 +51,6 @@ fn declarations_stand_before_the_instructions() {
 .reqntid 384, 1, 1
 .minnctapersm 1
 .maxnreg 168
-.explicitcluster
-.reqnctapercluster 2, 1, 1
 {
   .shared .align 16 .b8 declared_static[64];
   ret;
@@ -125,7 +122,6 @@ fn shared_memory_fits_the_device_and_its_alignment() {
 fn launch_bounds_are_possible() {
     assert_eq!(broken_rule(|k| k.maxntid(1025)), "a block has 1 to 1024 threads");
     assert_eq!(broken_rule(|k| k.maxnreg(256)), "a thread has 1 to 255 registers");
-    assert_eq!(broken_rule(|k| k.reqnctapercluster(2)), "clusters came with sm_90a");
     let order = "minnctapersm counts blocks of known size: say maxntid or reqntid before";
     assert_eq!(broken_rule(|k| k.minnctapersm(2)), order);
 }

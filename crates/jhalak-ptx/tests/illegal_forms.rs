@@ -283,12 +283,6 @@ fn a_descriptor_begins_with_a_pattern_and_counts_in_chunks() {
 }
 
 #[test]
-fn a_cluster_has_one_to_eight_blocks() {
-    let cluster = |blocks| broken_rule(move |k| k.reqnctapercluster(blocks));
-    assert_eq!([cluster(0), cluster(9)], ["a cluster has 1 to 8 blocks"; 2]);
-}
-
-#[test]
 fn an_error_names_the_instruction_the_kernel_and_the_rust_line() {
     let mut module = ModuleBuilder::new(Target::Sm75);
     let mut line = 0;

@@ -4,5 +4,6 @@
 #[allow(dead_code, reason = "each program uses a part of it")]
 mod shared;
 
-mod matmul;
-mod vector_add;
+mod device;
+mod gallery;
+mod rate;

@@ -10,7 +10,6 @@ pub(crate) struct Branch {
     /// Where the lanes that part here meet again: each of them comes by, except those that return
     /// or break out of an enclosing loop before. `None` when lanes do not part (no guard), or part
     /// for good (roles).
-    #[expect(dead_code, reason = "the emulator reads it")]
     pub(crate) reconverge: Option<Label>,
 }
 

@@ -11,7 +11,6 @@ use crate::register::Condition;
 pub(crate) mod atomic;
 pub(crate) mod barrier;
 pub(crate) mod bulk_copy;
-pub(crate) mod cluster;
 pub(crate) mod compare;
 pub(crate) mod control;
 pub(crate) mod convert;
@@ -131,9 +130,6 @@ operations! {
     bulk_copy::BulkReduce,
     bulk_copy::BulkCommit,
     bulk_copy::BulkWait,
-    cluster::ClusterBarrier,
-    cluster::MapShared,
-    cluster::MbarrierArriveRemote,
     setmaxnreg::SetMaxRegisters,
     griddepcontrol::GridDependencyControl,
     ldmatrix::LoadMatrix,

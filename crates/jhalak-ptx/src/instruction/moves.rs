@@ -9,7 +9,6 @@ use crate::describe::{Describe, Reader};
 use crate::names::named;
 use crate::parameter::TensorMap;
 use crate::register::{B16, B32, B64, F32, Operand, Pred, Register, TypedRegister};
-use crate::target::{Target, Version};
 
 /// `d = a`, bit for bit.
 #[derive(Clone, Copy, Debug)]
@@ -104,8 +103,6 @@ named! {
         NctaidZ = "%nctaid.z",
         /// The thread's number in its warp.
         LaneId = "%laneid",
-        /// The block's number in its cluster.
-        ClusterCtaRank = "%cluster_ctarank",
     }
 }
 
@@ -118,9 +115,6 @@ pub(crate) struct ReadSpecial {
 
 impl Describe for ReadSpecial {
     fn describe(&self, to: &mut impl Reader) {
-        if self.special == Special::ClusterCtaRank {
-            to.needs(&[(Target::Sm90a, Version::new(7, 8))]);
-        }
         to.name(&["mov.u32"]);
         to.output(self.d);
         to.word(self.special.name());

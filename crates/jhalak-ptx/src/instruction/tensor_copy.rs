@@ -8,7 +8,7 @@ use crate::KernelBuilder;
 use crate::address::{Address, SharedAddress};
 use crate::describe::{Describe, Reader};
 use crate::names::named;
-use crate::register::{B16, B32, B64, Operand, Register, Source};
+use crate::register::{B32, B64, Operand, Register, Source};
 use crate::target::{Since, Target, Version};
 
 const HOPPER: &Since = &[(Target::Sm90a, Version::new(8, 0))];
@@ -45,14 +45,12 @@ fn check_tile(tile: &Address, to: &mut impl Reader) {
     to.rule(tile.may_hold(128), "a tile is aligned to 128 bytes");
 }
 
-/// Begins to copy a box to shared memory. The barrier counts the bytes. With `blocks`, a bit for each
-/// block of the cluster, it is copied to the same place in each, and each one's barrier counts.
+/// Begins to copy a box to shared memory. The barrier counts the bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct TensorLoad {
     pub(crate) tile: Address,
     pub(crate) source: TensorBox,
     pub(crate) barrier: Address,
-    pub(crate) blocks: Option<B16>,
     pub(crate) policy: Option<B64>,
 }
 
@@ -66,15 +64,11 @@ impl Describe for TensorLoad {
             "cp.async.bulk.tensor",
             rank,
             ".shared::cluster.global.tile.mbarrier::complete_tx::bytes",
-            if self.blocks.is_some() { ".multicast::cluster" } else { "" },
             hint_name(self.policy),
         ]);
         to.memory(self.tile);
         to.tensor(self.source.map, &self.source.coordinates);
         to.memory(self.barrier);
-        if let Some(blocks) = self.blocks {
-            to.input(blocks.into());
-        }
         hint_operand(self.policy, to);
     }
 }
@@ -164,24 +158,7 @@ impl KernelBuilder {
     ) {
         let (tile, barrier) = (tile.into().0, barrier.into().0);
         let source = TensorBox::new(map, coordinates);
-        self.push(TensorLoad { tile, source, barrier, blocks: None, policy });
-    }
-
-    /// [`tensor_load`](Self::tensor_load) to the same place in several blocks of the cluster: those
-    /// whose bit is set in `blocks`. In each of them the barrier at the same place counts the bytes.
-    #[track_caller]
-    pub fn tensor_load_multicast(
-        &mut self,
-        tile: impl Into<SharedAddress>,
-        map: B64,
-        coordinates: &[Source<B32>],
-        barrier: impl Into<SharedAddress>,
-        blocks: B16,
-        policy: Option<B64>,
-    ) {
-        let (tile, barrier) = (tile.into().0, barrier.into().0);
-        let (source, blocks) = (TensorBox::new(map, coordinates), Some(blocks));
-        self.push(TensorLoad { tile, source, barrier, blocks, policy });
+        self.push(TensorLoad { tile, source, barrier, policy });
     }
 
     /// Begins to copy a box from shared memory to a tensor; what lies outside is not written. It

@@ -49,23 +49,6 @@ fn tensors() -> Vec<Form> {
         ),
         Form::new(
             SM90,
-            "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%r0], [%rd0, {%r1}], [%r2], %h0;",
-            |k, i| {
-                let corner = [i.r[1].into()];
-                k.tensor_load_multicast(i.r[0], i.rd[0], &corner, i.r[2], i.h[0], None);
-            },
-        ),
-        Form::new(
-            SM90,
-            "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint [%r0], [%rd0, {%r1}], [%r2], %h0, %rd1;",
-            |k, i| {
-                let corner = [i.r[1].into()];
-                let policy = Some(i.rd[1]);
-                k.tensor_load_multicast(i.r[0], i.rd[0], &corner, i.r[2], i.h[0], policy);
-            },
-        ),
-        Form::new(
-            SM90,
             "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd0, {0, %r1}], [%r0];",
             |k, i| k.tensor_store(i.rd[0], &[0.into(), i.r[1].into()], i.r[0], None),
         ),

@@ -1,4 +1,4 @@
-//! Barriers in shared memory, of a block and of a cluster.
+//! Barriers in shared memory.
 
 use super::case::{Form, SM80, SM90, Versions};
 
@@ -32,16 +32,6 @@ pub fn forms() -> Vec<Form> {
         Form::new(SM90, "mbarrier.try_wait.parity.shared.b64 %p4, [%r0], 1;", |k, i| {
             k.mbarrier_try_wait(i.r[0], 1);
         }),
-        Form::new(
-            SM90,
-            "mapa.shared::cluster.u32 %r8, %r0, %r1;\nmbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r8+8];",
-            |k, i| {
-                let remote = k.mapa(i.r[0], i.r[1]);
-                k.mbarrier_arrive_remote(remote.offset(8));
-            },
-        ),
-        Form::new(SM90, "barrier.cluster.arrive.release;", |k, _| k.barrier_cluster_arrive()),
-        Form::new(SM90, "barrier.cluster.wait.acquire;", |k, _| k.barrier_cluster_wait()),
         Form::new(SM80, "cp.async.mbarrier.arrive.noinc.shared.b64 [%r0];", |k, i| {
             k.cp_async_mbarrier_arrive(i.r[0]);
         }),

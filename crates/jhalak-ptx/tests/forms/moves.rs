@@ -1,6 +1,6 @@
 //! Copies, constants, halves, addresses and special registers.
 
-use super::case::{ALWAYS, Form, SM90, Versions};
+use super::case::{ALWAYS, Form, Versions};
 use jhalak_ptx::Special::*;
 
 const CVTA_PARAM: Versions = ["7.7", "7.7", "7.8", "8.0"];
@@ -97,9 +97,6 @@ pub fn forms() -> Vec<Form> {
         }),
         Form::new(ALWAYS, "mov.u32 %r8, %laneid;", |k, _| {
             k.special(LaneId);
-        }),
-        Form::new(SM90, "mov.u32 %r8, %cluster_ctarank;", |k, _| {
-            k.special(ClusterCtaRank);
         }),
         Form::new(ALWAYS, "mov.u32 %r8, %tid.x;", |k, _| {
             k.tid_x();
