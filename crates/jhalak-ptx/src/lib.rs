@@ -71,19 +71,97 @@
 //!   it, and the version of PTX that brought it. What breaks a rule is reported by
 //!   [`ModuleBuilder::build`], with the rule, the instruction and the Rust line that emitted it. The
 //!   module gets the lowest `.version` that has what its kernels use, so that old drivers read it.
-//! * What a kernel does: by the module `emulator`, on any CPU. `emulator::Launch` runs a kernel of a
-//!   module for a grid, and finds what a device lets pass in silence: races, reads of memory that
-//!   nobody wrote, accesses out of bounds, barriers that not all lanes reach, deadlocks.
-//! * What the compiler makes of it: by ptxas, which needs no GPU. It is part of the CUDA toolkit, and
-//!   of the package `nvidia-cuda-nvcc` on PyPI.
+//! * What a kernel does: by the [`emulator`], on any CPU.
+//! * What the compiler makes of it: by ptxas, which needs no GPU.
 //!
-//!   ```text
-//!   ptxas -v -arch=sm_90a axpy.ptx -o axpy.cubin
-//!   ```
+//! # Emulating it
 //!
-//!   It says how many registers a thread needs and whether some are spilled to memory. An advisory
-//!   C75xx means that products of wgmma will wait for each other, or that setmaxnreg is ignored: take
-//!   it for a failure.
+//! [`emulator::Launch`] runs a kernel of a module for a grid, and finds what a device lets pass in
+//! silence: races, reads of memory that nobody wrote, accesses out of bounds, barriers that not all
+//! lanes reach, deadlocks. This kernel reverses 64 numbers by way of shared memory; without its
+//! barrier it may well work on a GPU, for years:
+//!
+//! ```
+//! use jhalak_ptx::emulator::{Fault, Launch, Memory, run_seeds};
+//! use jhalak_ptx::{B32, KernelBuilder, Module, ModuleBuilder, Target};
+//!
+//! /// Reverses the order of 64 numbers, by one block of 64 threads.
+//! fn reverse(k: &mut KernelBuilder, with_barrier: bool) {
+//!     k.reqntid(64);
+//!     let values = k.param_pointer("values", 4);
+//!     let values = k.ld_param(values);
+//!     let tile = k.static_shared("tile", 64 * 4, 4);
+//!     let tile = k.shared_address(tile);
+//!     let thread = k.tid_x();
+//!     let mine = k.mad_wide_u32(thread, 4, values);
+//!     let value: B32 = k.ld(mine);
+//!     let to = k.mad_lo_u32(thread, 4, tile);
+//!     k.st(to, value);
+//!     if with_barrier {
+//!         k.bar_sync_all();
+//!     }
+//!     let other = k.xor_b32(thread, 63);
+//!     let from = k.mad_lo_u32(other, 4, tile);
+//!     let value: B32 = k.ld(from);
+//!     k.st(mine, value);
+//! }
+//!
+//! fn module(with_barrier: bool) -> Module {
+//!     let mut module = ModuleBuilder::new(Target::Sm75);
+//!     module.kernel("reverse", |k| reverse(k, with_barrier));
+//!     module.build().unwrap()
+//! }
+//!
+//! let good = module(true);
+//! // Each seed is another order of warps and another moment at which copies arrive.
+//! run_seeds(0..20, |seed| {
+//!     let mut memory = Memory::new();
+//!     let values = memory.alloc(&Vec::from_iter(0..64u32));
+//!     Launch::new(&good, "reverse").block(64).arg(values).seed(seed).run(&mut memory)?;
+//!     assert_eq!(memory.read::<u32>(values, 64).unwrap(), Vec::from_iter((0..64u32).rev()));
+//!     Ok::<(), jhalak_ptx::emulator::Report>(())
+//! })
+//! .unwrap();
+//!
+//! let mut memory = Memory::new();
+//! let values = memory.alloc(&[0u32; 64]);
+//! let broken = module(false);
+//! let report = Launch::new(&broken, "reverse").block(64).arg(values).run(&mut memory).unwrap_err();
+//! assert!(matches!(report.fault, Fault::Race { .. } | Fault::Uninitialised { .. }));
+//! // It names the instruction, and the line of this text that emitted it.
+//! assert!(report.to_string().contains("ld.shared.b32"), "{report}");
+//! ```
+//!
+//! A report ends the run; it reads like this:
+//!
+//! ```text
+//! uninitialised: nobody wrote the byte at 0x47c of shared memory
+//!   at `ld.shared.b32 %r6, [%r5];` (instruction 9, src/reverse.rs:20:24) of block (0, 0, 0), warp 1, lane 0
+//!   in kernel `reverse`, seed 0
+//! ```
+//!
+//! # Judging it
+//!
+//! ptxas, NVIDIA's assembler, is part of the CUDA toolkit and of the package `nvidia-cuda-nvcc` on
+//! PyPI. Give it the module's [`text`](Module::text):
+//!
+//! ```text
+//! ptxas -v -arch=sm_90a axpy.ptx -o axpy.cubin
+//! ```
+//!
+//! It says how many registers a thread needs and whether some are spilled to memory. An advisory
+//! C75xx means that products of wgmma will wait for each other, or that setmaxnreg is ignored: take
+//! it for a failure. jhalak's own tests do this with its crate `jhalak-gate`, which also counts the
+//! machine's instructions.
+//!
+//! Then the driver compiles the same text when it is loaded (`cuModuleLoadDataEx`), on whatever GPU
+//! there is from the module's [`Target`] on; only [`Target::Sm90a`] is for one architecture alone.
+//!
+//! # Whole kernels to learn from
+//!
+//! The crate `jhalak-programs`, in this repository, has a softmax with shuffles, a matrix product
+//! with `mma` and a ring of `cp.async`, and one for Hopper that keeps its tensor cores busy: wgmma,
+//! tensor copies, mbarriers and warp roles.
 
 mod address;
 mod builder;

@@ -1,6 +1,7 @@
-//! Every program of the gallery that this GPU can run: right, and exact where arithmetic is.
+//! Every program of the gallery that this GPU can run: right, to the last bit where
+//! arithmetic is exact, as in the emulator.
 
-use jhalak_programs::{Element, gallery};
+use jhalak_programs::gallery;
 use jhalak_ptx::Target;
 
 use crate::device::OnDevice;
@@ -33,13 +34,6 @@ fn every_program_is_right_for_every_target_that_this_gpu_can_run() {
                 if let Err(error) = program.judge(&inputs, &found) {
                     panic!("{name} on {target}, seed {seed}: {error}");
                 }
-                // Sums of products of quarters are exact in single precision, in any order.
-                let exact = !name.contains("softmax");
-                let element = program.output().1.element;
-                let expected = element.decode(&element.encode(&program.meaning.expected(&inputs)));
-                let same = found == expected;
-                assert!(same || !exact, "{name} on {target}, seed {seed}: not exact");
-                assert!(element != Element::E4m3);
             }
             println!("{name} on {target}: right");
         }
