@@ -225,10 +225,11 @@ fn norm(values: &[f64], width: usize) -> f64 {
     values.chunks(width).map(length).fold(0.0, f64::max)
 }
 
-/// What rounding out may do to a row's delta: half an ulp of out's type in each term.
+/// What rounding may do to a row's delta, in each term: half an ulp of out's type, and of the inputs'
+/// type, to which the probabilities are rounded before they meet v.
 fn delta_error(problem: &Problem<'_>, exact: &reference::Attended, dout: &[f64]) -> f64 {
     let width = problem.head_dim_v();
-    let unit = judge::ulp(problem.out_dtype(), 1.0);
+    let unit = judge::ulp(problem.out_dtype(), 1.0).max(judge::ulp(problem.dtype(), 1.0));
     let rows = exact.out.chunks(width).zip(dout.chunks(width));
     let sizes = rows.map(|(out, dout)| out.iter().zip(dout).map(|(a, b)| (a * b).abs()).sum());
     unit * sizes.fold(0.0, f64::max)
