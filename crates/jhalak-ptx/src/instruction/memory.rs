@@ -253,20 +253,34 @@ impl KernelBuilder {
     /// A byte from memory, in the low part of a register; the rest is 0.
     #[track_caller]
     pub fn ld_u8(&mut self, place: impl Into<Address>) -> B32 {
-        self.load_narrow(Type::U8, place.into())
+        let d: B32 = self.register();
+        self.ld_u8_to(d, place);
+        d
+    }
+
+    /// [`ld_u8`](Self::ld_u8), written to `d`.
+    #[track_caller]
+    pub fn ld_u8_to(&mut self, d: B32, place: impl Into<Address>) {
+        self.load_narrow(Type::U8, d, place.into());
     }
 
     /// Two bytes from memory, in the low part of a register; the rest is 0.
     #[track_caller]
     pub fn ld_u16(&mut self, place: impl Into<Address>) -> B32 {
-        self.load_narrow(Type::U16, place.into())
+        let d: B32 = self.register();
+        self.ld_u16_to(d, place);
+        d
+    }
+
+    /// [`ld_u16`](Self::ld_u16), written to `d`.
+    #[track_caller]
+    pub fn ld_u16_to(&mut self, d: B32, place: impl Into<Address>) {
+        self.load_narrow(Type::U16, d, place.into());
     }
 
     #[track_caller]
-    fn load_narrow(&mut self, ty: Type, address: Address) -> B32 {
-        let d: B32 = self.register();
+    fn load_narrow(&mut self, ty: Type, d: B32, address: Address) {
         self.push(Load { access: Access::new(Order::Weak), ty, d: vec![d.into()], address });
-        d
     }
 
     /// The value of a parameter.
