@@ -105,7 +105,7 @@ fn orders_fit_loads_and_stores() {
     let load = |access| {
         broken_rule(move |k| {
             let (place, value): (B32, F32) = (k.register(), k.register());
-            k.ld_to([value], place, access);
+            k.ld_with([value], place, access);
         })
     };
     let store = |access| {
@@ -124,12 +124,12 @@ fn orders_fit_loads_and_stores() {
 fn cache_hints_are_for_ordinary_accesses_to_global_memory() {
     let shared = broken_rule(|k| {
         let (place, value): (B32, F32) = (k.register(), k.register());
-        k.ld_to([value], place, Access::new(Order::Weak).l1(L1::NoAllocate));
+        k.ld_with([value], place, Access::new(Order::Weak).l1(L1::NoAllocate));
     });
     assert_eq!(shared, "cache hints are for global memory");
     let volatile = broken_rule(|k| {
         let (place, value): (B64, F32) = (k.register(), k.register());
-        k.ld_to([value], place, Access::new(Order::Volatile).l1(L1::EvictLast));
+        k.ld_with([value], place, Access::new(Order::Volatile).l1(L1::EvictLast));
     });
     assert_eq!(volatile, "a volatile access takes no cache hints");
 }

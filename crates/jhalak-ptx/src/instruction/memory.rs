@@ -43,12 +43,18 @@ named! {
     }
 }
 
-/// How a load or store treats order and caches.
+/// How a load or store treats order and caches. The default is weak, with nothing said of caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     pub(crate) order: Order,
     pub(crate) l1: L1,
     pub(crate) policy: Option<B64>,
+}
+
+impl Default for Access {
+    fn default() -> Self {
+        Access::new(Order::Weak)
+    }
 }
 
 impl Access {
@@ -226,21 +232,28 @@ impl KernelBuilder {
     /// One register from memory; its type says how many bytes.
     #[track_caller]
     pub fn ld<R: Element>(&mut self, place: impl Into<Address>) -> R {
-        let [d] = self.ld_vector(place);
+        let d: R = self.register();
+        self.ld_to(d, place);
         d
+    }
+
+    /// [`ld`](Self::ld), written to `d`.
+    #[track_caller]
+    pub fn ld_to<R: Element>(&mut self, d: R, place: impl Into<Address>) {
+        self.ld_with([d], place, Access::default());
     }
 
     /// 2 or 4 registers from adjacent memory, 16 bytes at most, aligned to the whole.
     #[track_caller]
     pub fn ld_vector<R: Element, const N: usize>(&mut self, place: impl Into<Address>) -> [R; N] {
         let d = self.registers();
-        self.ld_to(d, place, Access::new(Order::Weak));
+        self.ld_with(d, place, Access::default());
         d
     }
 
     /// Memory into registers that exist, with the order and the caches told.
     #[track_caller]
-    pub fn ld_to<R: Element, const N: usize>(
+    pub fn ld_with<R: Element, const N: usize>(
         &mut self,
         d: [R; N],
         place: impl Into<Address>,
@@ -280,14 +293,14 @@ impl KernelBuilder {
 
     #[track_caller]
     fn load_narrow(&mut self, ty: Type, d: B32, address: Address) {
-        self.push(Load { access: Access::new(Order::Weak), ty, d: vec![d.into()], address });
+        self.push(Load { access: Access::default(), ty, d: vec![d.into()], address });
     }
 
     /// The value of a parameter.
     #[track_caller]
     pub fn ld_param<R: Element>(&mut self, parameter: Param<R>) -> R {
         let d: R = self.register();
-        let (access, ty) = (Access::new(Order::Weak), memory_type(R::CLASS));
+        let (access, ty) = (Access::default(), memory_type(R::CLASS));
         let address = Address::parameter(parameter.index);
         self.push(Load { access, ty, d: vec![d.into()], address });
         d
@@ -306,7 +319,7 @@ impl KernelBuilder {
         place: impl Into<Address>,
         values: [R; N],
     ) {
-        self.st_with(place, values, Access::new(Order::Weak));
+        self.st_with(place, values, Access::default());
     }
 
     /// Registers to memory, with the order and the caches told.
@@ -335,7 +348,7 @@ impl KernelBuilder {
 
     #[track_caller]
     fn store_narrow(&mut self, ty: Type, address: Address, value: B32) {
-        let (access, values) = (Access::new(Order::Weak), vec![value.into()]);
+        let (access, values) = (Access::default(), vec![value.into()]);
         self.push(Store { access, ty, address, values });
     }
 

@@ -36,6 +36,9 @@ pub fn forms() -> Vec<Form> {
         Form::new(ALWAYS, "ld.global.v2.b64 {%rd4, %rd5}, [%rd0];", |k, i| {
             let _: [B64; 2] = k.ld_vector(i.rd[0]);
         }),
+        Form::new(ALWAYS, "ld.global.f32 %f0, [%rd0+4];", |k, i| {
+            k.ld_to(i.f[0], (i.rd[0], 4));
+        }),
         Form::new(ALWAYS, "ld.shared.b32 %r8, [form_dynamic+64];", |k, _| {
             k.dynamic_shared("first", 64, 16);
             let second = k.dynamic_shared("second", 64, 16);
@@ -46,28 +49,31 @@ pub fn forms() -> Vec<Form> {
             let _: B32 = k.ld((one, 12));
         }),
         Form::new(ALWAYS, "ld.global.nc.v4.f32 {%f0, %f1, %f2, %f3}, [%rd0];", |k, i| {
-            k.ld_to([i.f[0], i.f[1], i.f[2], i.f[3]], i.rd[0], Access::new(ReadOnly));
+            k.ld_with([i.f[0], i.f[1], i.f[2], i.f[3]], i.rd[0], Access::new(ReadOnly));
         }),
         Form::new(ALWAYS, "ld.volatile.shared.b32 %r0, [%r1];", |k, i| {
-            k.ld_to([i.r[0]], i.r[1], Access::new(Volatile));
+            k.ld_with([i.r[0]], i.r[1], Access::new(Volatile));
+        }),
+        Form::new(ALWAYS, "ld.shared.b32 %r0, [%r1];", |k, i| {
+            k.ld_with([i.r[0]], i.r[1], Access::default());
         }),
         Form::new(ALWAYS, "ld.acquire.gpu.global.b32 %r0, [%rd0];", |k, i| {
-            k.ld_to([i.r[0]], i.rd[0], Access::new(Acquire(Scope::Gpu)));
+            k.ld_with([i.r[0]], i.rd[0], Access::new(Acquire(Scope::Gpu)));
         }),
         Form::new(ALWAYS, "ld.relaxed.sys.global.b64 %rd0, [%rd1];", |k, i| {
-            k.ld_to([i.rd[0]], i.rd[1], Access::new(Relaxed(Scope::Sys)));
+            k.ld_with([i.rd[0]], i.rd[1], Access::new(Relaxed(Scope::Sys)));
         }),
         Form::new(HINT, "ld.global.L1::no_allocate.b32 %r0, [%rd0];", |k, i| {
-            k.ld_to([i.r[0]], i.rd[0], Access::new(Weak).l1(L1::NoAllocate));
+            k.ld_with([i.r[0]], i.rd[0], Access::new(Weak).l1(L1::NoAllocate));
         }),
         Form::new(HINT, "ld.global.nc.L1::evict_first.b32 %r0, [%rd0];", |k, i| {
-            k.ld_to([i.r[0]], i.rd[0], Access::new(ReadOnly).l1(L1::EvictFirst));
+            k.ld_with([i.r[0]], i.rd[0], Access::new(ReadOnly).l1(L1::EvictFirst));
         }),
         Form::new(
             POLICY,
             "ld.global.L1::evict_last.L2::cache_hint.v2.b32 {%r0, %r1}, [%rd0], %rd1;",
             |k, i| {
-                k.ld_to(
+                k.ld_with(
                     [i.r[0], i.r[1]],
                     i.rd[0],
                     Access::new(Weak).l1(L1::EvictLast).policy(i.rd[1]),

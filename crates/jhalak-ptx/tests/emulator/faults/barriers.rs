@@ -172,7 +172,7 @@ fn fenced_message(
     });
     let seen: [B32; 1] = k.registers();
     k.do_while(|k| {
-        k.ld_to(seen, input, strong);
+        k.ld_with(seen, input, strong);
         k.setp_u32(Ne, seen[0], 7)
     });
     if fences[1] {

@@ -100,7 +100,7 @@ fn what_is_read_as_constant_may_not_be_written() {
         let thread = k.tid_x();
         let place = k.mad_wide_u32(thread, 4, input);
         let value: [B32; 1] = k.registers();
-        k.ld_to(value, place, Access::new(Order::ReadOnly));
+        k.ld_with(value, place, Access::new(Order::ReadOnly));
         k.st(place, value[0]);
     });
     assert_found(&reports, "st.global", |fault| matches!(fault, Fault::ReadOnlyWritten { .. }));
