@@ -120,9 +120,9 @@ pub(crate) trait Isa: Copy + Send + Sync + Debug + 'static {
     fn max(self, a: Self::Vec, b: Self::Vec) -> Self::Vec;
     /// `x` where `gate` is not 0 (NaN included), else 0.
     fn zero_unless(self, gate: Self::Vec, x: Self::Vec) -> Self::Vec;
-    /// 2^(factor·x): to 2.5 ulp of the exact product's power where the product is from −126 to 127;
-    /// 0 from −127 down, +∞ from 128 up, NaN for NaN. Exactly 1 for 0. In the two gaps a result may
-    /// be either neighbour: subnormal or 0, finite or +∞.
+    /// 2^(factor·x) for x of at most 0: to 2.5 ulp of the exact product's power where the product is
+    /// from −126 up; 0 from −127 down, NaN for NaN. Exactly 1 for 0. In the gap a result may be
+    /// subnormal or 0.
     fn exp2_scaled(self, x: Self::Vec, factor: &ExpFactor<Self::Vec>) -> Self::Vec;
     /// The largest element; elements that are NaN are passed over.
     fn reduce_max(self, x: Self::Vec) -> Self::Elem;
@@ -202,7 +202,7 @@ pub(crate) trait Isa: Copy + Send + Sync + Debug + 'static {
 }
 
 /// The longest vector of any instruction set.
-const MAX_LANES: usize = 16;
+pub(crate) const MAX_LANES: usize = 16;
 
 /// A factor inside a power of two, in two parts: rounding it to one, or its product with x, would
 /// cost as many ulp of the power as the exponent is large.
@@ -210,9 +210,8 @@ const MAX_LANES: usize = 16;
 pub(crate) struct ExpFactor<V> {
     high: V,
     low: V,
-    /// x is kept between these: −127 and 128 over the factor.
+    /// x is kept above it: −127 over the factor.
     lowest: V,
-    highest: V,
 }
 
 impl<V> ExpFactor<V> {
@@ -224,13 +223,16 @@ impl<V> ExpFactor<V> {
             high: isa.splat(high),
             low: isa.splat(I::Elem::from_f64(factor - high.to_f64())),
             lowest: isa.splat(I::Elem::from_f64(-127.0 / factor)),
-            highest: isa.splat(I::Elem::from_f64(128.0 / factor)),
         }
     }
 }
 
-/// Below it, the bounds of an [`ExpFactor`] are no finite f32 numbers.
+/// Below it, the bound of an [`ExpFactor`] is no finite f32 number.
 pub(crate) const SMALLEST_FACTOR: f64 = 1e-30;
+
+/// Adding it to a number from −127 to 0 rounds that to an integer n. The low bits of the sum are then
+/// n + 127, the exponent's bits of 2^n: all 0 for −127.
+pub(crate) const ROUND: f32 = 12_582_912.0 + 127.0;
 
 /// 2^f − 1 over f = c₁ + c₂f + … for f in [−½, ½]: a minimax polynomial, 0.8 ulp before rounding.
 #[allow(clippy::approx_constant, reason = "c₁ of the best polynomial is close to ln 2, not ln 2")]

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::{EXP2, ExpFactor, Float, Isa, Op};
+use super::{EXP2, ExpFactor, Float, Isa, Op, ROUND};
 
 /// Portable instructions on f32 or f64.
 #[derive(Clone, Copy, Debug)]
@@ -16,31 +16,28 @@ impl<E> Scalar<E> {
 
 /// What differs between the element types.
 pub(crate) trait ScalarExp2: Float {
-    /// 2^((high + low)·x), with x kept between `lowest` and `highest`.
-    fn scalar_exp2(self, high: Self, low: Self, lowest: Self, highest: Self) -> Self;
+    /// 2^((high + low)·x) for x of at most 0, with x kept above `lowest`.
+    fn scalar_exp2(self, high: Self, low: Self, lowest: Self) -> Self;
 }
 
 impl ScalarExp2 for f32 {
     /// The vector algorithm, one element at a time.
     #[inline(always)]
-    fn scalar_exp2(self, high: f32, low: f32, lowest: f32, highest: f32) -> f32 {
-        /// Adding it rounds to an integer, which is then in the low bits.
-        const ROUND: f32 = 12_582_912.0;
+    fn scalar_exp2(self, high: f32, low: f32, lowest: f32) -> f32 {
         let x = if self < lowest { lowest } else { self };
-        let x = if x > highest { highest } else { x };
         let shifted = x * high + ROUND;
         let n = shifted - ROUND;
         // In place of fused multiply-add: the product of two f32 numbers is exact in f64.
         let f = (f64::from(x) * (f64::from(high) + f64::from(low)) - f64::from(n)) as f32;
         let [c1, c2, c3, c4, c5] = EXP2;
         let p = 1.0 + f * (c1 + f * (c2 + f * (c3 + f * (c4 + f * c5))));
-        p * f32::from_bits((shifted.to_bits() << 23).wrapping_add(127 << 23))
+        p * f32::from_bits(shifted.to_bits() << 23)
     }
 }
 
 impl ScalarExp2 for f64 {
     #[inline(always)]
-    fn scalar_exp2(self, high: f64, _low: f64, _lowest: f64, _highest: f64) -> f64 {
+    fn scalar_exp2(self, high: f64, _low: f64, _lowest: f64) -> f64 {
         (self * high).exp2()
     }
 }
@@ -109,8 +106,8 @@ impl<E: ScalarExp2> Isa for Scalar<E> {
 
     #[inline(always)]
     fn exp2_scaled(self, x: [E; LANES], factor: &ExpFactor<[E; LANES]>) -> [E; LANES] {
-        let ExpFactor { high, low, lowest, highest } = factor;
-        x.map(|x| x.scalar_exp2(high[0], low[0], lowest[0], highest[0]))
+        let ExpFactor { high, low, lowest } = factor;
+        x.map(|x| x.scalar_exp2(high[0], low[0], lowest[0]))
     }
 
     #[inline(always)]

@@ -15,16 +15,13 @@ fn exp2_of<I: Isa<Elem = f32>>(isa: I, x: f32) -> f32 {
 fn exp2_is_within_two_and_a_half_ulp_whatever_the_factor() {
     fn check<I: Isa<Elem = f32>>(isa: I) {
         for factor in [1.0, std::f64::consts::LOG2_E, 0.127_517_4, 3e-7, 5e8] {
-            // Dense over the exponents, over ±1, and every magnitude down to 2^-30.
-            let dense = (0..1 << 19).map(|n| -126.0 + f64::from(n) * (253.0 / f64::from(1 << 19)));
-            let fine = (0..1 << 17).map(|n| f64::from(n - (1 << 16)) * 2f64.powi(-16));
-            let tiny = (0..4000).flat_map(|n| {
-                let x = 2f64.powi(-30) * 1.0053f64.powi(n);
-                [x, -x]
-            });
+            // Dense over the exponents, from −1 to 0, and every magnitude down to 2^-30.
+            let dense = (0..1 << 19).map(|n| f64::from(n) * (-126.0 / f64::from(1 << 19)));
+            let fine = (0..1 << 17).map(|n| f64::from(n) * -2f64.powi(-17));
+            let tiny = (0..4000).map(|n| -2f64.powi(-30) * 1.0053f64.powi(n));
             let mut xs: Vec<f32> =
                 dense.chain(fine).chain(tiny).map(|e| (e / factor) as f32).collect();
-            xs.retain(|&x| (-126.0..=127.0).contains(&(f64::from(x) * factor)));
+            xs.retain(|&x| (-126.0..=0.0).contains(&(f64::from(x) * factor)));
             xs.resize(xs.len().next_multiple_of(I::LANES), 0.0);
             let mut ys = xs.clone();
             isa.run(Exp2 { isa, factor, x: &mut ys });
@@ -46,11 +43,8 @@ fn exp2_is_total() {
         for zero in [f32::NEG_INFINITY, f32::MIN, -1e9, -200.0, -127.0] {
             assert_eq!(exp2_of(isa, zero).to_bits(), 0, "{isa:?} {zero}");
         }
-        for one in [0.0, -0.0, 1e-40, -1e-40] {
+        for one in [0.0, -0.0, -1e-40] {
             assert_eq!(exp2_of(isa, one), 1.0);
-        }
-        for infinite in [128.0, 1e9, f32::MAX, f32::INFINITY] {
-            assert_eq!(exp2_of(isa, infinite), f32::INFINITY);
         }
         assert!(exp2_of(isa, f32::NAN).is_nan());
     }

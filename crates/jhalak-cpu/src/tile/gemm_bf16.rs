@@ -156,20 +156,23 @@ impl Op for PairSoftmaxStep {
     fn eval(self) {
         let (step, isa) = (&self.step, self.step.isa);
         let factor = ExpFactor::new(isa, step.factor);
-        for i in 0..step.rows {
+        for first in (0..step.rows).step_by(LANES) {
             // SAFETY: as promised to `run`.
             unsafe {
-                let s = step.s.add(i * step.stride);
-                let weights = self.weights.add(i * step.stride);
-                let base = step.begin_row(i, s);
-                let mut sums = [isa.splat(0.0); 2];
-                for j in (0..step.cols).step_by(2 * LANES) {
-                    let low = step.weights(base, &factor, s.add(j));
-                    let high = step.weights(base, &factor, s.add(j + LANES));
-                    sums = [isa.add(sums[0], low), isa.add(sums[1], high)];
-                    isa.store_pairs(weights.add(j), isa.round_to_bf16(low, high));
+                let (bases, count) = step.begin_rows(first, &factor);
+                for (n, &base) in bases.iter().enumerate().take(count) {
+                    let (i, base) = (first + n, isa.splat(base));
+                    let s = step.s.add(i * step.stride);
+                    let weights = self.weights.add(i * step.stride);
+                    let mut sums = [isa.splat(0.0); 2];
+                    for j in (0..step.cols).step_by(2 * LANES) {
+                        let low = step.weights(base, &factor, s.add(j));
+                        let high = step.weights(base, &factor, s.add(j + LANES));
+                        sums = [isa.add(sums[0], low), isa.add(sums[1], high)];
+                        isa.store_pairs(weights.add(j), isa.round_to_bf16(low, high));
+                    }
+                    step.end_row(i, isa.add(sums[0], sums[1]));
                 }
-                step.end_row(i, isa.add(sums[0], sums[1]));
             }
         }
     }

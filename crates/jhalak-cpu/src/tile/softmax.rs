@@ -5,7 +5,7 @@
 //! The difference is taken before the factor is applied, so that scores up to the largest finite
 //! number stay finite.
 
-use crate::isa::{ExpFactor, Float, Isa, Op};
+use crate::isa::{ExpFactor, Float, Isa, MAX_LANES, Op};
 
 /// The running state of a tile's rows, one element per row.
 #[derive(Clone, Copy)]
@@ -50,48 +50,64 @@ impl<I: Isa> Op for SoftmaxStep<I> {
     fn eval(self) {
         let isa = self.isa;
         let factor = ExpFactor::new(isa, self.factor);
-        for i in 0..self.rows {
+        for first in (0..self.rows).step_by(I::LANES) {
             // SAFETY: as promised to `run`.
             unsafe {
-                let s = self.s.add(i * self.stride);
-                let base = self.begin_row(i, s);
-                let mut sum = isa.splat(I::Elem::ZERO);
-                for j in (0..self.cols).step_by(I::LANES) {
-                    let weights = self.weights(base, &factor, s.add(j));
-                    sum = isa.add(sum, weights);
-                    isa.store(s.add(j), weights);
+                let (bases, count) = self.begin_rows(first, &factor);
+                for (n, &base) in bases.iter().enumerate().take(count) {
+                    let (s, base) = (self.s.add((first + n) * self.stride), isa.splat(base));
+                    let mut sum = isa.splat(I::Elem::ZERO);
+                    for j in (0..self.cols).step_by(I::LANES) {
+                        let weights = self.weights(base, &factor, s.add(j));
+                        sum = isa.add(sum, weights);
+                        isa.store(s.add(j), weights);
+                    }
+                    self.end_row(first + n, sum);
                 }
-                self.end_row(i, sum);
             }
         }
     }
 }
 
 impl<I: Isa> SoftmaxStep<I> {
-    /// Raises the row's maximum, writes α, rescales the sum; gives what is subtracted from scores.
+    /// Raises the maxima of a vector of rows from `first` on, or as many as there are; writes α of
+    /// each and rescales its sum. Gives what is subtracted from the scores of each, and their number.
     ///
     /// # Safety
-    /// As [`run`](Self::run); `s` is the row.
+    /// As [`run`](Self::run).
     #[inline(always)]
-    pub(super) unsafe fn begin_row(&self, i: usize, s: *const I::Elem) -> I::Vec {
+    pub(super) unsafe fn begin_rows(
+        &self,
+        first: usize,
+        factor: &ExpFactor<I::Vec>,
+    ) -> ([I::Elem; MAX_LANES], usize) {
         let isa = self.isa;
-        // SAFETY: the caller's promise.
+        let count = (self.rows - first).min(I::LANES);
+        let (mut bases, mut alphas) = ([I::Elem::ZERO; MAX_LANES], [I::Elem::ZERO; MAX_LANES]);
+        // SAFETY: the caller's promise; the arrays hold a vector.
         unsafe {
-            let mut highest = isa.load(s);
-            for j in (I::LANES..self.cols).step_by(I::LANES) {
-                highest = isa.max(isa.load(s.add(j)), highest);
+            for n in 0..count {
+                let s = self.s.add((first + n) * self.stride);
+                let mut highest = isa.load(s);
+                for j in (I::LANES..self.cols).step_by(I::LANES) {
+                    highest = isa.max(isa.load(s.add(j)), highest);
+                }
+                let (old, new) = (*self.state.max.add(first + n), isa.reduce_max(highest));
+                let max = if new > old { new } else { old };
+                *self.state.max.add(first + n) = max;
+                // Nothing visible yet: any base but −∞ gives weights of 0.
+                bases[n] = if max == I::Elem::NEG_INFINITY { I::Elem::ZERO } else { max };
+                alphas[n] = old - bases[n];
             }
-            let (old, new) = (*self.state.max.add(i), isa.reduce_max(highest));
-            let max = if new > old { new } else { old };
-            // Nothing visible yet: any base but −∞ gives weights of 0.
-            let base = if max == I::Elem::NEG_INFINITY { I::Elem::ZERO } else { max };
-            let exponent = (old - base).to_f64() * self.factor;
-            let alpha = I::Elem::from_f64(exponent.exp2());
-            *self.state.max.add(i) = max;
-            *self.state.alpha.add(i) = alpha;
-            *self.state.sum.add(i) = *self.state.sum.add(i) * alpha;
-            isa.splat(base)
+            let alpha = isa.exp2_scaled(isa.load(alphas.as_ptr()), factor);
+            isa.store(alphas.as_mut_ptr(), alpha);
+            for (n, &alpha) in alphas.iter().enumerate().take(count) {
+                *self.state.alpha.add(first + n) = alpha;
+                let sum = self.state.sum.add(first + n);
+                *sum = *sum * alpha;
+            }
         }
+        (bases, count)
     }
 
     /// Weights of one vector of scores.

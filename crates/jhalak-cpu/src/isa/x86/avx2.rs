@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use half::{bf16, f16};
 
 use super::Avx2;
-use crate::isa::{EXP2, ExpFactor, Isa, Op};
+use crate::isa::{EXP2, ExpFactor, Isa, Op, ROUND};
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn run_avx2<O: Op>(op: O) -> O::Output {
@@ -74,12 +74,10 @@ impl Isa for Avx2 {
 
     #[inline(always)]
     fn exp2_scaled(self, x: __m256, factor: &ExpFactor<__m256>) -> __m256 {
-        // SAFETY: the token. min and max give their second operand where one is NaN.
+        // SAFETY: the token. max gives its second operand where one is NaN.
         unsafe {
-            // Adding it rounds to an integer, which is then in the low bits.
-            let round = _mm256_set1_ps(12_582_912.0);
             let x = _mm256_max_ps(factor.lowest, x);
-            let x = _mm256_min_ps(factor.highest, x);
+            let round = _mm256_set1_ps(ROUND);
             let shifted = _mm256_fmadd_ps(x, factor.high, round);
             let n = _mm256_sub_ps(shifted, round);
             let f = _mm256_fmsub_ps(x, factor.high, n);
@@ -89,7 +87,6 @@ impl Isa for Avx2 {
                 p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(c));
             }
             let power = _mm256_slli_epi32::<23>(_mm256_castps_si256(shifted));
-            let power = _mm256_add_epi32(power, _mm256_set1_epi32(127 << 23));
             _mm256_mul_ps(p, _mm256_castsi256_ps(power))
         }
     }

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use half::{bf16, f16};
 
 use super::{Avx2, Avx512};
-use crate::isa::{EXP2, ExpFactor, Isa, Op};
+use crate::isa::{EXP2, ExpFactor, Isa, Op, ROUND};
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512vl,avx512bw,avx512dq")]
 fn run_avx512<O: Op>(op: O) -> O::Output {
@@ -77,22 +77,20 @@ impl Isa for Avx512 {
 
     #[inline(always)]
     fn exp2_scaled(self, x: __m512, factor: &ExpFactor<__m512>) -> __m512 {
-        // SAFETY: the token. min and max give their second operand where one is NaN.
+        // SAFETY: the token. max gives its second operand where one is NaN.
         unsafe {
             let x = _mm512_max_ps(factor.lowest, x);
-            let x = _mm512_min_ps(factor.highest, x);
-            // Adding it rounds to an integer.
-            let round = _mm512_set1_ps(12_582_912.0);
-            let n = _mm512_sub_ps(_mm512_fmadd_ps(x, factor.high, round), round);
+            let round = _mm512_set1_ps(ROUND);
+            let shifted = _mm512_fmadd_ps(x, factor.high, round);
+            let n = _mm512_sub_ps(shifted, round);
             let f = _mm512_fmsub_ps(x, factor.high, n);
             let f = _mm512_fmadd_ps(x, factor.low, f);
             let mut p = _mm512_set1_ps(EXP2[4]);
             for c in [EXP2[3], EXP2[2], EXP2[1], EXP2[0], 1.0] {
                 p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(c));
             }
-            // Below 2^-126 the result would be subnormal: it is 0. True for NaN.
-            let normal = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(n, _mm512_set1_ps(-126.0));
-            _mm512_maskz_scalef_ps(normal, p, n)
+            let power = _mm512_slli_epi32::<23>(_mm512_castps_si512(shifted));
+            _mm512_mul_ps(p, _mm512_castsi512_ps(power))
         }
     }
 
