@@ -19,6 +19,9 @@ use crate::text;
 /// The position of a label that nothing follows yet.
 const UNBOUND: usize = usize::MAX;
 
+/// Bytes of a kernel's parameters that every version of PTX takes.
+const MAX_PARAMETER_BYTES: usize = 4352;
+
 /// A kernel that is being written. [`ModuleBuilder::kernel`](crate::ModuleBuilder::kernel) lends
 /// one to a closure.
 #[derive(Debug)]
@@ -100,7 +103,13 @@ impl KernelBuilder {
         let what = format!("parameter `{name}`");
         self.declare(is_identifier(name), what.clone(), IDENTIFIER_RULE);
         let taken = self.kernel.parameters.iter().any(|other| other.name == name);
-        self.declare(!taken, what, "a parameter's name is its own");
+        self.declare(!taken, what.clone(), "a parameter's name is its own");
+        let before = self.kernel.parameters.iter().map(|parameter| parameter.kind);
+        let bytes = before
+            .chain([kind])
+            .fold(0, |end: usize, kind| end.next_multiple_of(kind.align()) + kind.bytes());
+        let rule = "a kernel's parameters have at most 4352 bytes";
+        self.declare(bytes <= MAX_PARAMETER_BYTES, what, rule);
         self.kernel.parameters.push(Parameter { name: name.to_owned(), kind });
         self.kernel.parameters.len() - 1
     }
@@ -133,10 +142,13 @@ impl KernelBuilder {
             + u64::from(dynamic.bytes());
         let fits = total <= self.target.max_shared_bytes().into();
         self.declare(fits, what.clone(), "a block has no more shared memory than its device");
-        region.unwrap_or_else(|rule| {
-            self.declare(false, what, rule);
-            Region { placement, offset: 0, bytes }
-        })
+        match region {
+            Ok(region) => region,
+            Err(rule) => {
+                self.declare(false, what, rule);
+                Region { placement, offset: 0, bytes }
+            }
+        }
     }
 
     /// Promises that a block has at most so many threads (`.maxntid`), all along x.
@@ -245,12 +257,13 @@ impl KernelBuilder {
 
 /// The rule for the names of kernels and parameters.
 pub(crate) const IDENTIFIER_RULE: &str =
-    "a name is a letter, followed by letters, digits and underscores";
+    "a name is a letter, followed by letters, digits and underscores; WARP_SZ is taken by PTX";
 
 /// Whether PTX takes the name as it is.
 pub(crate) fn is_identifier(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && name != "WARP_SZ"
 }
 
 // Every class counts its registers in its own place.

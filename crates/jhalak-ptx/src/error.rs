@@ -1,12 +1,13 @@
 //! What can be wrong with a kernel, said with the rule and with the Rust line.
 
+use std::fmt;
 use std::panic::Location;
 
 use crate::target::{Target, Version};
 
 /// Why a module could not be built. It names the first fault only: what follows from it would be
-/// noise.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+/// noise. Shown by `{:?}` as by `{}`, so that `unwrap` reads well.
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// An instruction breaks a rule of PTX.
@@ -51,4 +52,10 @@ pub enum Error {
         /// The Rust line that declared it.
         location: &'static Location<'static>,
     },
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }

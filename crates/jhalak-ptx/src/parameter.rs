@@ -1,6 +1,9 @@
 //! A kernel's parameters: how the host lays them out and how the kernel names them.
 
+use std::fmt;
 use std::marker::PhantomData;
+
+use crate::tensor_map::TENSOR_ALIGN;
 
 /// What a parameter is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +21,22 @@ pub enum ParameterKind {
     },
     /// A tensor map (`CUtensorMap`), by value.
     TensorMap,
+}
+
+impl fmt::Display for ParameterKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ParameterKind::U32 => f.write_str("a u32"),
+            ParameterKind::U64 => f.write_str("a u64"),
+            ParameterKind::F32 => f.write_str("an f32"),
+            ParameterKind::Pointer { align } => {
+                write!(f, "a pointer (u64), a multiple of {align}")
+            }
+            ParameterKind::TensorMap => {
+                write!(f, "a valid tensor map of an address that is a multiple of {TENSOR_ALIGN}")
+            }
+        }
+    }
 }
 
 impl ParameterKind {

@@ -82,7 +82,8 @@ fn the_host_can_read_parameters_bounds_and_layout() {
 
 #[test]
 fn names_are_identifiers_and_unique() {
-    let identifier = "a name is a letter, followed by letters, digits and underscores";
+    let identifier =
+        "a name is a letter, followed by letters, digits and underscores; WARP_SZ is taken by PTX";
     assert_eq!(broken_rule(|k| _ = k.param_u32("2nd")), identifier);
     let twice = broken_rule(|k| {
         k.param_u32("n");
@@ -94,6 +95,11 @@ fn names_are_identifiers_and_unique() {
         k.dynamic_shared("tile", 16, 16);
     });
     assert_eq!(region_twice, "a region's name is its own");
+
+    let mut module = ModuleBuilder::new(Target::Sm75);
+    module.kernel("WARP_SZ", |_| {});
+    let error = module.build().unwrap_err();
+    assert!(matches!(error, Error::Declaration { rule, .. } if rule == identifier));
 
     let mut module = ModuleBuilder::new(Target::Sm75);
     module.kernel("same", |_| {});
@@ -116,6 +122,28 @@ fn shared_memory_fits_the_device_and_its_alignment() {
         k.dynamic_shared("tile", 64 * 1024 - 512, 1024);
     });
     assert_eq!(padded, device);
+}
+
+#[test]
+fn errors_name_the_line_of_the_caller() {
+    let mut module = ModuleBuilder::new(Target::Sm75);
+    module.kernel("declared", |k| _ = k.static_shared("x", 16, 24));
+    let line = line!() - 1;
+    let Error::Declaration { location, .. } = module.build().unwrap_err() else {
+        panic!("another error");
+    };
+    assert_eq!((location.file(), location.line()), (file!(), line));
+}
+
+#[test]
+fn parameters_fit_the_space_that_ptx_has() {
+    let maps = |count: usize| {
+        move |k: &mut KernelBuilder| {
+            (0..count).for_each(|i| _ = k.param_tensor_map(&format!("map{i}")));
+        }
+    };
+    assert_eq!(module(maps(34)).kernels()[0].parameters().len(), 34);
+    assert_eq!(broken_rule(maps(35)), "a kernel's parameters have at most 4352 bytes");
 }
 
 #[test]

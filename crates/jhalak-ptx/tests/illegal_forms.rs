@@ -232,6 +232,11 @@ fn bulk_copies_are_of_whole_chunks_of_sixteen_bytes() {
         k.bulk_store(to, from, 24, None);
     });
     assert_eq!(bytes, "a bulk copy is of a multiple of 16 bytes");
+    let many = broken_rule(|k| {
+        let (to, from): (B64, B32) = (k.register(), k.register());
+        k.bulk_store(to, from, 1 << 20, None);
+    });
+    assert_eq!(many, "a bulk copy is of less than 2^20 bytes");
     let place = broken_rule(|k| {
         let (to, from): (B64, _) = (k.register(), k.dynamic_shared("row", 64, 16));
         k.bulk_reduce_add_f32(to, (from, 8), 16, None);

@@ -277,8 +277,8 @@ impl fmt::Display for Waits<'_> {
     }
 }
 
-/// A fault, with where and when it was found.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+/// A fault, with where and when it was found. Shown by `{:?}` as by `{}`, so that `unwrap` reads well.
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[error("{fault}{}\n  in kernel `{kernel}`, seed {seed}", At(place))]
 pub struct Report {
     /// What is wrong.
@@ -289,6 +289,12 @@ pub struct Report {
     pub kernel: String,
     /// The seed of the run.
     pub seed: u64,
+}
+
+impl fmt::Debug for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 struct At<'a>(&'a Option<Box<Place>>);

@@ -1,8 +1,6 @@
 //! A launch: a kernel, its grid, its arguments, and a seed.
 
-use std::ops::Range;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::fmt;
 
 use super::block::Block;
 use super::fault::{Fault, Place, Report};
@@ -14,7 +12,7 @@ use crate::parameter::ParameterKind;
 use crate::tensor_map::{TENSOR_ALIGN, TensorMapSpec};
 
 /// Instructions of warps after which a launch that does not end is given up.
-const STEP_LIMIT: u64 = 1 << 30;
+const STEP_LIMIT: u64 = 1 << 27;
 
 /// A kernel's argument.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +30,17 @@ pub enum Argument {
         /// Its address in global memory, a multiple of 16.
         base: u64,
     },
+}
+
+impl fmt::Display for Argument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Argument::U32(value) => write!(f, "the u32 {value}"),
+            Argument::U64(value) => write!(f, "the u64 {value:#x}"),
+            Argument::F32(value) => write!(f, "the f32 {value}"),
+            Argument::Tensor { base, .. } => write!(f, "a tensor map of {base:#x}"),
+        }
+    }
 }
 
 macro_rules! arguments {
@@ -164,7 +173,7 @@ impl<'a> Launch<'a> {
         Launch { seed, ..self }
     }
 
-    /// After so many instructions of warps the launch is given up.
+    /// After so many instructions of warps the launch is given up; 2²⁷ unless told.
     pub fn step_limit(self, steps: u64) -> Self {
         Launch { step_limit: steps, ..self }
     }
@@ -206,8 +215,13 @@ impl<'a> Launch<'a> {
     /// Whether the kernel can be launched so; if not, why.
     fn check(&self, kernel: &Kernel) -> Result<(), String> {
         let threads = self.threads;
-        if self.grid.contains(&0) || !(1..=1024).contains(&threads) {
-            return Err(format!("a grid of {:?} blocks of {threads} threads", self.grid));
+        let [x, y, z] = self.grid;
+        let blocks = x.checked_mul(y).and_then(|blocks| blocks.checked_mul(z));
+        if blocks.is_none_or(|blocks| blocks == 0) {
+            return Err(format!("a grid of {x} x {y} x {z} blocks; it has 1 to 2^32 - 1"));
+        }
+        if !(1..=1024).contains(&threads) {
+            return Err(format!("a block of {threads} threads; it has 1 to 1024"));
         }
         match kernel.bounds.threads {
             BlockThreads::AtMost(most) if threads > most => {
@@ -235,7 +249,7 @@ impl<'a> Launch<'a> {
         for (argument, parameter) in self.arguments.iter().zip(&kernel.parameters) {
             if !argument.fits(parameter.kind) {
                 let (name, kind) = (&parameter.name, parameter.kind);
-                return Err(format!("argument `{name}` is {argument:x?}, it must be {kind:?}"));
+                return Err(format!("argument `{name}` is {argument}, it must be {kind}"));
             }
         }
         Ok(())
@@ -272,42 +286,5 @@ impl Grid<'_> {
 
     pub(super) fn report(&self, fault: Fault, place: Option<Box<Place>>) -> Report {
         Report { fault, place, kernel: self.kernel.name.clone(), seed: self.seed }
-    }
-}
-
-/// Runs a test for each seed, on all cores.
-///
-/// # Errors
-///
-/// What the first seed that failed (in time) returned, with the seed.
-pub fn run_seeds<E: Send>(
-    seeds: Range<u64>,
-    run: impl Fn(u64) -> Result<(), E> + Sync,
-) -> Result<(), (u64, E)> {
-    let next = AtomicU64::new(seeds.start);
-    let failure = Mutex::new(None);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end {
-                        return;
-                    }
-                    if let Err(error) = run(seed) {
-                        next.store(seeds.end, Ordering::Relaxed);
-                        if let Ok(mut failure) = failure.lock() {
-                            failure.get_or_insert((seed, error));
-                        }
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    match failure.into_inner() {
-        Ok(Some(failure)) => Err(failure),
-        _ => Ok(()),
     }
 }

@@ -151,9 +151,10 @@ impl<'a> Machine<'a> {
             })?;
             self.steps += 1;
             if self.steps > self.grid.step_limit {
-                return Err(self
-                    .grid
-                    .report(Fault::StepLimit { steps: self.grid.step_limit }, None));
+                let index = self.resident[block].shared.index;
+                let place = Place::new(self.grid.kernel, at, index, warp, None);
+                let fault = Fault::StepLimit { steps: self.grid.step_limit };
+                return Err(self.grid.report(fault, Some(Box::new(place))));
             }
             if let Flow::Exit(lanes) = flow {
                 self.check_exit(block, warp, lanes)?;

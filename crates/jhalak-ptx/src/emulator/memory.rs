@@ -50,6 +50,21 @@ impl Memory {
         base
     }
 
+    /// Copies values to the device.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::OutOfBounds`] where nothing is allocated; then nothing was copied.
+    pub fn write<T: Value>(&mut self, address: u64, values: &[T]) -> Result<(), Fault> {
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_bytes()).collect();
+        let (index, start) = self.arena.find(address, bytes.len())?;
+        let allocation = &mut self.arena.allocations[index];
+        let end = start + bytes.len();
+        allocation.bytes[start..end].copy_from_slice(&bytes);
+        allocation.written[start..end].fill(true);
+        Ok(())
+    }
+
     /// Values from the device.
     ///
     /// # Errors

@@ -34,6 +34,7 @@ mod memory;
 mod paths;
 mod random;
 mod registers;
+mod seeds;
 mod shadow;
 mod tile;
 mod transfer;
@@ -41,5 +42,6 @@ mod warp;
 
 pub use crate::address::Space;
 pub use fault::{Action, Fault, Place, Report};
-pub use launch::{Argument, Launch, Statistics, run_seeds};
+pub use launch::{Argument, Launch, Statistics};
 pub use memory::{Memory, Value};
+pub use seeds::run_seeds;

@@ -27,6 +27,8 @@ fn check_bytes(shared: &Address, bytes: Operand, to: &mut impl Reader) {
     to.rule(shared.may_hold(16), "a bulk copy is aligned to 16 bytes");
     let whole = !matches!(bytes, Operand::Constant(_, bytes) if bytes % 16 != 0);
     to.rule(whole, "a bulk copy is of a multiple of 16 bytes");
+    let counted = !matches!(bytes, Operand::Constant(_, bytes) if bytes >= 1 << 20);
+    to.rule(counted, "a bulk copy is of less than 2^20 bytes");
 }
 
 /// Begins to copy bytes to shared memory. The barrier counts them.

@@ -42,6 +42,8 @@ named! {
         Rcp = "rcp.approx.ftz",
         /// √a, relative error 2⁻²³; subnormals count as 0.
         Sqrt = "sqrt.approx.ftz",
+        /// 1 / √a, relative error 2⁻²²·⁹; subnormals count as 0.
+        Rsqrt = "rsqrt.approx.ftz",
         /// tanh a, relative error 2⁻¹¹.
         Tanh = "tanh.approx",
     }
@@ -152,6 +154,8 @@ forms! {
     rcp_f32, rcp_f32_to(a: F32) -> F32 = |d| FloatUnary { function: Rcp, d, a };
     /// √a, relative error 2⁻²³. Subnormals count as 0.
     sqrt_f32, sqrt_f32_to(a: F32) -> F32 = |d| FloatUnary { function: Sqrt, d, a };
+    /// 1 / √a, relative error 2⁻²²·⁹; of 0: ∞. Subnormals count as 0.
+    rsqrt_f32, rsqrt_f32_to(a: F32) -> F32 = |d| FloatUnary { function: Rsqrt, d, a };
     /// tanh a, relative error 2⁻¹¹.
     tanh_f32, tanh_f32_to(a: F32) -> F32 = |d| FloatUnary { function: Tanh, d, a };
 }

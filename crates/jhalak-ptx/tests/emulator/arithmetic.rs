@@ -229,11 +229,12 @@ fn extremum(a: u32, b: u32, wanted: Ordering) -> u32 {
 fn approximate_functions_are_near_and_right_at_the_edges() {
     type Function =
         (&'static str, fn(&mut KernelBuilder, jhalak_ptx::F32) -> jhalak_ptx::F32, fn(f64) -> f64);
-    let cases: [Function; 5] = [
+    let cases: [Function; 6] = [
         ("ex2", |k, a| k.ex2_f32(a), f64::exp2),
         ("lg2", |k, a| k.lg2_f32(a), f64::log2),
         ("rcp", |k, a| k.rcp_f32(a), f64::recip),
         ("sqrt", |k, a| k.sqrt_f32(a), f64::sqrt),
+        ("rsqrt", |k, a| k.rsqrt_f32(a), |x| 1.0 / x.sqrt()),
         ("tanh", |k, a| k.tanh_f32(a), f64::tanh),
     ];
     let inputs: Vec<[u32; 1]> = FLOATS.map(|bits| [bits]).to_vec();

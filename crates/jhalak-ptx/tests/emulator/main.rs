@@ -5,6 +5,7 @@ mod atomics;
 mod block_reduction;
 mod conversions;
 mod faults;
+mod host;
 mod matrix_product;
 mod packed;
 mod pipeline;

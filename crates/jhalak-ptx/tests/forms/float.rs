@@ -54,6 +54,9 @@ pub fn forms() -> Vec<Form> {
         Form::new(ALWAYS, "sqrt.approx.ftz.f32 %f8, %f0;", |k, i| {
             k.sqrt_f32(i.f[0]);
         }),
+        Form::new(ALWAYS, "rsqrt.approx.ftz.f32 %f8, %f0;", |k, i| {
+            k.rsqrt_f32(i.f[0]);
+        }),
         Form::new(SM75_IN_7_0, "tanh.approx.f32 %f8, %f0;", |k, i| {
             k.tanh_f32(i.f[0]);
         }),

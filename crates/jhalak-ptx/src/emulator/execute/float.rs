@@ -62,6 +62,7 @@ pub(super) fn unary(r: &mut Registers, lanes: u32, form: &FloatUnary) -> Outcome
         Function::Lg2 => approximate(f64::log2),
         Function::Rcp => approximate(f64::recip),
         Function::Sqrt => approximate(f64::sqrt),
+        Function::Rsqrt => approximate(|x| 1.0 / x.sqrt()),
         Function::Tanh => a.map(|a| canonical(f64::from(a).tanh() as f32)),
     };
     r.set_floats(form.d, lanes, d);

@@ -201,8 +201,13 @@ fn fences_on_both_sides_order_two_blocks_too() {
 
 #[test]
 fn a_loop_without_an_end_is_given_up() {
-    let module = crate::module(|k| k.loop_(|_, _| {}));
+    let module = crate::module(|k| {
+        k.loop_(|k, _| {
+            k.tid_x();
+        });
+    });
     let launch = jhalak_ptx::emulator::Launch::new(&module, "kernel").step_limit(1000);
     let report = launch.run(&mut jhalak_ptx::emulator::Memory::new()).expect_err("no end");
     assert_eq!(report.fault, Fault::StepLimit { steps: 1000 });
+    assert!(report.place.is_some(), "{report}");
 }

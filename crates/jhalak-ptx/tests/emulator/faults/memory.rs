@@ -116,12 +116,33 @@ fn a_launch_keeps_what_the_kernel_was_promised() {
     let launch = || Launch::new(&module, "kernel").block(64).dynamic_shared(256);
     let refused = |launch: Launch<'_>| {
         let report = launch.run(&mut Memory::new()).expect_err("it was launched");
-        matches!(report.fault, Fault::Launch(_))
+        let Fault::Launch(why) = report.fault else { panic!("{report}") };
+        why
     };
     assert!(launch().arg(256u64).run(&mut Memory::new()).is_ok());
-    assert!(refused(launch().arg(256u64).block(32)), "threads");
-    assert!(refused(launch().arg(256u64).dynamic_shared(128)), "dynamic shared memory");
-    assert!(refused(launch()), "too few arguments");
-    assert!(refused(launch().arg(8u64)), "alignment");
-    assert!(refused(launch().arg(1.0f32)), "kind");
+    let cases = [
+        (launch().arg(256u64).block(32), "32 threads, 64 were promised"),
+        (launch().arg(256u64).block(0), "a block of 0 threads; it has 1 to 1024"),
+        (launch().arg(256u64).grid(2, 0, 1), "a grid of 2 x 0 x 1 blocks; it has 1 to 2^32 - 1"),
+        (
+            launch().arg(256u64).grid(65536, 65536, 1),
+            "a grid of 65536 x 65536 x 1 blocks; it has 1 to 2^32 - 1",
+        ),
+        (
+            launch().arg(256u64).dynamic_shared(128),
+            "128 bytes of dynamic shared memory, 256 are needed",
+        ),
+        (launch(), "0 arguments for 1 parameters"),
+        (
+            launch().arg(264u64),
+            "argument `values` is the u64 0x108, it must be a pointer (u64), a multiple of 16",
+        ),
+        (
+            launch().arg(1.0f32),
+            "argument `values` is the f32 1, it must be a pointer (u64), a multiple of 16",
+        ),
+    ];
+    for (launch, why) in cases {
+        assert_eq!(refused(launch), why);
+    }
 }
