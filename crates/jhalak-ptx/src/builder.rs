@@ -33,6 +33,7 @@ pub struct KernelBuilder {
     target: Target,
 }
 
+/// # Registers, parameters, shared memory, bounds
 impl KernelBuilder {
     pub(crate) fn new(name: &str, target: Target) -> Self {
         KernelBuilder {

@@ -15,6 +15,7 @@ pub struct Loop {
     end: Label,
 }
 
+/// # Control flow
 impl KernelBuilder {
     /// Guards each instruction of the body: lanes for which the condition does not hold skip it.
     /// For a few instructions; the body holds no control flow of its own except `ret`.

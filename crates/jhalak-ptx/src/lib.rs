@@ -45,24 +45,58 @@
 //! # Ok::<(), jhalak_ptx::Error>(())
 //! ```
 //!
+//! The test `tests/layernorm.rs` of this crate is a small whole example: a kernel, its reference in
+//! f64, the emulator over shapes and seeds, and ptxas.
+//!
 //! *Registers* are typed handles ([`F32`], [`B32`], [`B64`], [`B16`], [`Pred`]), so that an operand
 //! of a wrong type does not compile. They are as many as you like; the driver's compiler assigns the
 //! hardware's. A method stands for one instruction form: `k.fma_f32(a, b, c)` writes a new register
 //! and returns it, `k.fma_f32_to(d, a, b, c)` writes one that exists: a sum, a loop's variable.
-//! Inputs can be constants: `k.add_u32(a, 1)`.
+//! Inputs can be constants: `k.add_u32(a, 1)`. Calls do not nest, as each borrows `k`: name what is in
+//! between. A register belongs to the whole kernel, whichever closure asked for it; what was written
+//! inside `when` or `if_` has a value only where the condition held.
 //!
 //! *Addresses* tell their state space by their type: [`B64`] points to global memory, [`B32`] and
-//! [`Region`] to shared memory; `(base, 16)` adds an offset in bytes. Shared memory is laid out by
-//! asking for named, aligned regions.
+//! [`Region`] to shared memory; `(base, 16)` adds an offset in bytes. The type of the result tells
+//! how much is loaded: `k.ld::<F32>(place)`, or `let x: [F32; 4] = k.ld_vector(place)`. Shared memory
+//! is laid out by asking for named, aligned regions.
 //!
 //! *Control flow* is made of closures ([`if_`](KernelBuilder::if_),
 //! [`for_range`](KernelBuilder::for_range), [`role`](KernelBuilder::role), …); a Rust loop around
 //! `k` unrolls. [`when`](KernelBuilder::when) guards single instructions with a predicate, and `!p`
-//! is the opposite of a predicate. Rust functions and structs are the macros and templates: a kernel
-//! for another tile or type is another argument.
+//! is the opposite of a predicate. The lanes of a warp meet again at the end of an `if_` or of a loop.
+//! Rust functions and structs are the macros and templates: a kernel for another tile or type is
+//! another argument. Mark helpers `#[track_caller]`, and errors name the line that calls them.
+//!
+//! *A warp's own instructions* (shuffles, votes, [`elect`](KernelBuilder::elect), `ldmatrix`, `mma`)
+//! are for all 32 lanes together. They do not order memory: lanes that pass values through shared
+//! memory need [`bar_warp_sync`](KernelBuilder::bar_warp_sync), warps
+//! [`bar_sync_all`](KernelBuilder::bar_sync_all). Two threads that write one place race, even if they
+//! write the same value.
+//!
+//! *Approximations*: `ex2`, `lg2`, `rcp`, `sqrt`, `rsqrt` and `tanh` are the hardware's fast ones, and
+//! take subnormals for 0 (tanh excepted). There is no division: multiply by `rcp_f32`.
 //!
 //! *Hopper* is covered where a fast kernel needs it: wgmma with [`Descriptor`]s of matrices in
 //! shared memory, tensor copies with [`TensorMapSpec`]s, mbarriers, setmaxnreg.
+//!
+//! # From CUDA C++
+//!
+//! | CUDA | here |
+//! | --- | --- |
+//! | `threadIdx.x`, `blockIdx.x` | [`tid_x`](KernelBuilder::tid_x), [`ctaid_x`](KernelBuilder::ctaid_x) |
+//! | `blockDim.x`, `gridDim.x`, … | [`special`](KernelBuilder::special)([`Special::NtidX`]), … |
+//! | `__launch_bounds__(256, 2)` | [`maxntid`](KernelBuilder::maxntid)`(256)`, [`minnctapersm`](KernelBuilder::minnctapersm)`(2)` |
+//! | `__shared__ float tile[64]` | [`static_shared`](KernelBuilder::static_shared), [`shared_address`](KernelBuilder::shared_address) |
+//! | `extern __shared__` | [`dynamic_shared`](KernelBuilder::dynamic_shared) |
+//! | `__syncthreads()`, `__syncwarp()` | [`bar_sync_all`](KernelBuilder::bar_sync_all), [`bar_warp_sync`](KernelBuilder::bar_warp_sync) |
+//! | `__shfl_xor_sync` | [`shfl_bfly_f32`](KernelBuilder::shfl_bfly_f32), [`shfl_bfly_b32`](KernelBuilder::shfl_bfly_b32) |
+//! | `__ballot_sync`, `__any_sync` | [`vote_ballot`](KernelBuilder::vote_ballot), [`vote_any`](KernelBuilder::vote_any) |
+//! | `x[i]` | [`mad_wide_u32`](KernelBuilder::mad_wide_u32)`(i, 4, x)`, then [`ld`](KernelBuilder::ld) or [`st`](KernelBuilder::st) |
+//! | `a ? b : c` | [`setp_u32`](KernelBuilder::setp_u32), then [`selp_b32`](KernelBuilder::selp_b32) |
+//! | `exp2f`, `rsqrtf` | [`ex2_f32`](KernelBuilder::ex2_f32), [`rsqrt_f32`](KernelBuilder::rsqrt_f32) |
+//! | `atomicAdd` without its result | [`red_add_f32`](KernelBuilder::red_add_f32) |
+//! | `__pipeline_memcpy_async` | [`cp_async`](KernelBuilder::cp_async), [`cp_async_commit_group`](KernelBuilder::cp_async_commit_group), [`cp_async_wait_group`](KernelBuilder::cp_async_wait_group) |
 //!
 //! # What is checked, and when
 //!
@@ -152,7 +186,15 @@
 //! It says how many registers a thread needs and whether some are spilled to memory. An advisory
 //! C75xx means that products of wgmma will wait for each other, or that setmaxnreg is ignored: take
 //! it for a failure. jhalak's own tests do this with its crate `jhalak-gate`, which also counts the
-//! machine's instructions.
+//! machine's instructions:
+//!
+//! ```no_run
+//! # let module = jhalak_ptx::ModuleBuilder::new(jhalak_ptx::Target::Sm90a).build()?;
+//! let assembled = jhalak_gate::Gate::new()?.assemble(&module.text(), "sm_90a")?;
+//! assembled.assert_no_advisory();
+//! assembled.kernel("axpy").assert_no_spills();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! Then the driver compiles the same text when it is loaded (`cuModuleLoadDataEx`), on whatever GPU
 //! there is from the module's [`Target`] on; only [`Target::Sm90a`] is for one architecture alone.

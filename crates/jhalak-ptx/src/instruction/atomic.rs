@@ -223,6 +223,7 @@ atomics! {
     atom_u64, red_u64(B64, "an unsigned number") = Type::U64, Type::B64;
 }
 
+/// # Atomics
 impl KernelBuilder {
     /// Adds to a float in memory at once, and returns what was there.
     #[track_caller]

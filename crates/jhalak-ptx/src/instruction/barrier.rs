@@ -113,6 +113,7 @@ impl Describe for FenceProxyAsync {
     }
 }
 
+/// # Barriers and fences
 impl KernelBuilder {
     /// All threads of the block wait for each other at barrier 0, and see what the others wrote.
     #[track_caller]

@@ -164,6 +164,7 @@ reductions! {
     bulk_reduce_add_bf16 = Type::Bf16, "bf16";
 }
 
+/// # Copies of contiguous bytes
 impl KernelBuilder {
     /// Begins to copy `bytes` bytes (a multiple of 16) to shared memory; the barrier counts them.
     /// `policy` is a policy of the second cache.

@@ -143,6 +143,7 @@ impl Describe for Logic {
 }
 
 forms! {
+    "Comparisons and choices";
     /// a where the predicate holds, else b.
     selp_f32, selp_f32_to(a: F32, b: F32, predicate: Pred) -> F32
         = |d| Select { ty: Float32, d, a, b, predicate };

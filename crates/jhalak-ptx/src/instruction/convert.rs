@@ -112,6 +112,7 @@ fn convert(rounding: Rounding, to: Type, from: Type, d: Register, a: Operand) ->
 }
 
 forms! {
+    "Conversions";
     /// An unsigned number as a float, to nearest.
     cvt_f32_u32, cvt_f32_u32_to(a: B32) -> F32 = |d| convert(Rounding::Nearest, Type::F32, U32, d, a);
     /// A signed number as a float, to nearest.

@@ -66,6 +66,7 @@ impl Describe for CpAsyncWait {
     }
 }
 
+/// # Asynchronous copies by threads
 impl KernelBuilder {
     /// Begins to copy 4, 8 or 16 bytes, aligned to as many.
     #[track_caller]

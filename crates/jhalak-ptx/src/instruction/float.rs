@@ -120,6 +120,7 @@ fn flushed(operator: FloatOperator, d: Register, a: Operand, b: Operand) -> Floa
 }
 
 forms! {
+    "Floats";
     /// a + b.
     add_f32, add_f32_to(a: F32, b: F32) -> F32 = |d| binary(Add, d, a, b);
     /// a + b; subnormals count as 0.

@@ -1,12 +1,13 @@
 //! The table in which a family lists its builder methods.
 
-/// One line per form: `name, name_to(inputs) -> output = |d| data;` makes two methods of
+/// First comes the heading that the methods have in the documentation. One line per form: `name, name_to(inputs) -> output = |d| data;` makes two methods of
 /// [`KernelBuilder`](crate::KernelBuilder). `name` writes a new register and returns it; `name_to`
 /// writes a register that exists, which accumulators and loop variables need. Inputs are registers
 /// or constants.
 macro_rules! forms {
-    ($($(#[$doc:meta])* $name:ident, $name_to:ident($($input:ident: $class:ty),*) -> $output:ty
+    ($heading:literal; $($(#[$doc:meta])* $name:ident, $name_to:ident($($input:ident: $class:ty),*) -> $output:ty
         = |$d:ident| $form:expr;)*) => {
+        #[doc = concat!("# ", $heading)]
         impl $crate::KernelBuilder {$(
             $(#[$doc])*
             #[track_caller]

@@ -29,6 +29,7 @@ impl Describe for GridDependencyControl {
     }
 }
 
+/// # Dependent launches
 impl KernelBuilder {
     /// Says that the kernels that wait for this one may be launched, as far as this block goes.
     #[track_caller]

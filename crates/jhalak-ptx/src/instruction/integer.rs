@@ -78,6 +78,7 @@ fn unary(operator: IntegerOperator, ty: Type, d: Register, a: Operand) -> Intege
 }
 
 forms! {
+    "Integers and bits";
     /// a + b modulo 2³², signed or not.
     add_u32, add_u32_to(a: B32, b: B32) -> B32 = |d| binary(Add, U32, d, a, b);
     /// a + b modulo 2⁶⁴, signed or not.
@@ -160,6 +161,7 @@ forms! {
         = |d| Permute { d, a, b, selector };
 }
 
+/// # Logic of three inputs
 impl KernelBuilder {
     /// Any function of three bits, bit by bit: `table` is the function's value with a = 0xF0,
     /// b = 0xCC, c = 0xAA.

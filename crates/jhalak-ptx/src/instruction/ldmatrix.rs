@@ -36,6 +36,7 @@ impl Describe for LoadMatrix {
     }
 }
 
+/// # Matrices from shared memory
 impl KernelBuilder {
     /// 1, 2 or 4 matrices, row by row. Each lane gives the address of one row.
     #[track_caller]

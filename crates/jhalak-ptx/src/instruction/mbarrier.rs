@@ -148,6 +148,7 @@ impl Describe for CpAsyncArrive {
     }
 }
 
+/// # Barriers that count copies
 impl KernelBuilder {
     /// Makes a barrier of 8 bytes of memory: each phase expects `arrivals` arrivals. Others may use
     /// it after a [`fence_mbarrier_init`](Self::fence_mbarrier_init) and a barrier of the block.

@@ -221,6 +221,10 @@ fn memory_type(class: Class) -> Type {
 }
 
 /// A register that memory can hold: any but a predicate.
+#[diagnostic::on_unimplemented(
+    message = "memory does not hold a `{Self}`",
+    note = "B16, B32, B64 and F32 are loaded and stored; a predicate becomes a number by `selp_b32`"
+)]
 pub trait Element: TypedRegister {}
 
 impl Element for crate::B16 {}
@@ -228,6 +232,7 @@ impl Element for B32 {}
 impl Element for B64 {}
 impl Element for crate::F32 {}
 
+/// # Loads and stores
 impl KernelBuilder {
     /// One register from memory; its type says how many bytes.
     #[track_caller]

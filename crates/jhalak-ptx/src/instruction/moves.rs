@@ -122,6 +122,7 @@ impl Describe for ReadSpecial {
 }
 
 forms! {
+    "Moves";
     /// A copy, or a constant in a register.
     mov_f32, mov_f32_to(a: F32) -> F32 = |d| Move { ty: Type::F32, d, a };
     /// A copy, or a constant in a register.
@@ -138,6 +139,7 @@ forms! {
     f32_of_bits, f32_of_bits_to(a: B32) -> F32 = |d| Move { ty: Type::B32, d, a };
 }
 
+/// # Moves, constants, special registers
 impl KernelBuilder {
     /// Two 16-bit registers as one of 32 bits.
     #[track_caller]

@@ -45,6 +45,7 @@ impl Describe for MulAdd {
 }
 
 forms! {
+    "Products of integers";
     /// All 64 bits of the unsigned product a · b.
     mul_wide_u32, mul_wide_u32_to(a: B32, b: B32) -> B64 = |d| MulWide { ty: U32, d, a, b };
     /// All 64 bits of the signed product a · b.

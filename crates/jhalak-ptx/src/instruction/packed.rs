@@ -102,6 +102,7 @@ fn binary(operator: PackedOperator, ty: Type, d: Register, a: Operand, b: Operan
 }
 
 forms! {
+    "Packed halves";
     /// a + b.
     add_f16x2, add_f16x2_to(a: B32, b: B32) -> B32 = |d| binary(Add, F16x2, d, a, b);
     /// a + b.

@@ -35,6 +35,7 @@ impl Describe for SetMaxRegisters {
     }
 }
 
+/// # Registers of a warpgroup
 impl KernelBuilder {
     /// Gives every thread of the warpgroup `registers` registers, once others have given back
     /// enough. All warps of the warpgroup come here. 24 to 256, a multiple of 8.

@@ -54,6 +54,7 @@ impl Describe for TransposeMatrix {
     }
 }
 
+/// # Matrices to shared memory
 impl KernelBuilder {
     /// 1, 2 or 4 matrices to shared memory, row by row. Each lane gives the address of one row.
     #[track_caller]

@@ -141,6 +141,7 @@ impl Describe for PrefetchTensorMap {
     }
 }
 
+/// # Copies of tensor tiles
 impl KernelBuilder {
     /// Begins to copy a box of a tensor to shared memory; the barrier counts its bytes, also those
     /// that lie outside the tensor. `map` is a

@@ -121,6 +121,7 @@ fn shuffle(mode: ShuffleMode, d: Register, a: Operand, lane: Operand) -> Shuffle
 }
 
 forms! {
+    "The warp";
     /// a of the given lane.
     shfl_idx_b32, shfl_idx_b32_to(a: B32, lane: B32) -> B32
         = |d| shuffle(ShuffleMode::Index, d, a, lane);

@@ -172,6 +172,7 @@ products! {
     wgmma_e4m3 = E4m3, "e4m3, depth 32, K-major";
 }
 
+/// # Matrix products of a warpgroup
 impl KernelBuilder {
     /// Comes before the first product, and before products whose registers were written by anything
     /// else than products of the same shape.
