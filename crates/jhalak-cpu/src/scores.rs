@@ -76,7 +76,9 @@ impl<'p, E: Softcap> Rules<'p, E> {
         }
     }
 
-    /// Applies dropout to the weights of a tile; `kept` is work space for a row.
+    /// Puts 0 in place of the weights of a tile that dropout drops; `kept` is work space for a row.
+    /// The others are multiplied by their factor at the end of the row, so that they are not rounded
+    /// for it.
     pub(crate) fn drop_weights(&self, tile: &Tile<'_>, s: &mut [E], kept: &mut [bool]) {
         if self.problem.dropout().is_none() {
             return;
@@ -84,7 +86,9 @@ impl<'p, E: Softcap> Rules<'p, E> {
         let kept = &mut kept[..tile.keys.len()];
         for n in 0..tile.rows.len() {
             self.fill_kept(tile, n, kept);
-            self.drop_row(&mut s[n * tile.shape.stride..], kept);
+            for (x, &kept) in s[n * tile.shape.stride..].iter_mut().zip(&*kept) {
+                *x = if kept { *x } else { E::ZERO };
+            }
         }
     }
 
@@ -113,7 +117,7 @@ impl<'p, E: Softcap> Rules<'p, E> {
             return (E::from_f64(sink), E::ZERO);
         }
         let (max, sum) = (max.to_f64() * self.pending_scale(), sum.to_f64());
-        let (lse, factor) = (max + sum.ln(), 1.0 / sum);
+        let (lse, factor) = (max + sum.ln(), self.keep_factor.to_f64() / sum);
         if sink == f64::NEG_INFINITY {
             return (E::from_f64(lse), E::from_f64(factor));
         }
