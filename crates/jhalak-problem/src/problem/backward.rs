@@ -1,7 +1,8 @@
 //! [`Backward`]: a checked problem, what its forward saved, and where its gradients go.
 
+use super::Problem;
 use super::checks::{check_dtype, device_error, f32_or};
-use super::{Problem, rows_of, rows_of_mut};
+use super::rows::{rows_of, rows_of_mut};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::matrix::{Matrix, MatrixMut};

@@ -1,7 +1,8 @@
 //! [`Forward`]: a checked problem with the places where its results go.
 
+use super::Problem;
 use super::checks::check_dtype;
-use super::{Problem, rows_of_mut};
+use super::rows::rows_of_mut;
 use crate::error::{Error, Result};
 use crate::matrix::MatrixMut;
 use crate::problem::UnusedRows;

@@ -1,7 +1,7 @@
 //! [`Merge`]: partial results over different keys, and where the whole goes, checked.
 
 use super::checks::{check_dtype, device_error};
-use super::{rows_of, rows_of_mut};
+use super::rows::{rows_of, rows_of_mut};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::matrix::{Matrix, MatrixMut};

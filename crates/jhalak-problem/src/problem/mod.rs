@@ -4,6 +4,7 @@ mod backward;
 mod checks;
 mod forward;
 mod merge;
+mod rows;
 mod sequences;
 
 pub use backward::{Backward, BackwardInputs, Gradient, GradientTargets, OutOrDelta};
@@ -15,14 +16,15 @@ use checks::{
     check_devices, check_dtype, check_dtypes, check_shapes, checked_dropout, checked_scale,
     checked_softcap, checked_starts, device_error, f32_or, window_bounds,
 };
+use rows::{rows_of, scores_of};
 
 use crate::attention::Attention;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::matrix::{Matrix, MatrixMut};
+use crate::matrix::Matrix;
 use crate::overlap::{overlaps_itself, views_overlap};
 use crate::philox::Dropout;
-use crate::tensor::{TensorView, TensorViewMut};
+use crate::tensor::TensorView;
 use crate::visibility::Visibility;
 
 /// A checked call: every size agrees, every option is in range, every address is inside its
@@ -396,7 +398,7 @@ impl<'a> Problem<'a> {
 
     fn score_matrix(&self, view: &TensorView<'a>, b: usize, h: usize) -> Matrix<'a> {
         let s = self.sequences.get(b);
-        score_window(view, b, h).matrix(s.used_q, s.used_k)
+        scores_of(view, b, h, (s.used_q, s.used_k))
     }
 
     fn inputs(&self) -> [(&'static str, Option<&TensorView<'a>>); 7] {
@@ -437,70 +439,4 @@ impl<'a> Problem<'a> {
 /// Size of dimension `d` of the dense layout [B, S, H, D]; packed tensors lack the first.
 fn dim(view: &TensorView<'_>, d: usize) -> usize {
     view.shape()[view.shape().len() + d - 4]
-}
-
-/// The part of a score-shaped tensor that belongs to one sequence and head.
-struct ScoreWindow<'v, 'a> {
-    view: &'v TensorView<'a>,
-    first: [usize; 4],
-}
-
-fn score_window<'v, 'a>(view: &'v TensorView<'a>, b: usize, h: usize) -> ScoreWindow<'v, 'a> {
-    let pick = |d: usize, i: usize| if view.shape()[d] == 1 { 0 } else { i };
-    ScoreWindow { view, first: [pick(0, b), pick(1, h), 0, 0] }
-}
-
-impl<'a> ScoreWindow<'_, 'a> {
-    fn matrix(&self, rows: usize, cols: usize) -> Matrix<'a> {
-        let strides = self.view.strides();
-        let ptr = if self.view.numel() == 0 {
-            self.view.as_ptr().cast()
-        } else {
-            self.view.element_ptr(&self.first)
-        };
-        let (dtype, device) = (self.view.dtype(), self.view.device());
-        Matrix::new(ptr, dtype, device, (rows, cols), (strides[2], strides[3]))
-    }
-}
-
-/// Rows `first..first + rows` of one head of a [storage, row, head, column] tensor.
-fn rows_of<'a>(
-    view: &TensorView<'a>,
-    packed: bool,
-    storage: usize,
-    first: usize,
-    rows: usize,
-    head: usize,
-) -> Matrix<'a> {
-    let strides = &view.strides()[usize::from(!packed)..];
-    let cols = dim(view, 3);
-    let ptr = if rows == 0 {
-        view.as_ptr().cast()
-    } else if packed {
-        view.element_ptr(&[first, head, 0])
-    } else {
-        view.element_ptr(&[storage, first, head, 0])
-    };
-    Matrix::new(ptr, view.dtype(), view.device(), (rows, cols), (strides[0], strides[2]))
-}
-
-/// As [`rows_of`], of an output.
-fn rows_of_mut<'s>(
-    view: &'s TensorViewMut<'_>,
-    packed: bool,
-    storage: usize,
-    first: usize,
-    rows: usize,
-    head: usize,
-) -> MatrixMut<'s> {
-    let strides = &view.strides()[usize::from(!packed)..];
-    let cols = view.shape()[view.shape().len() - 1];
-    let ptr = if rows == 0 {
-        std::ptr::null_mut()
-    } else if packed {
-        view.element_ptr(&[first, head, 0])
-    } else {
-        view.element_ptr(&[storage, first, head, 0])
-    };
-    MatrixMut::new(ptr, view.dtype(), (rows, cols), (strides[0], strides[2]))
 }
