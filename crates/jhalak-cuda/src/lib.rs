@@ -4,3 +4,4 @@
 //! time. A machine without one gets an error that says so.
 
 pub mod driver;
+pub mod kernels;

@@ -1,0 +1,179 @@
+//! What a kernel is compiled for. Equal classes are one kernel; whatever differs from call to call
+//! is a parameter.
+
+use jhalak_ptx::Target;
+
+use super::element::Element;
+use super::parameters::{Axis, Parameter, Tensor};
+
+/// How tensors of rows are read and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// 16 bytes at once: rows are contiguous and everything is aligned to 16 bytes.
+    Vectors,
+    /// Element by element, with any strides.
+    Elements,
+}
+
+/// How much of the work a block does at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tile {
+    /// Rows of queries, a multiple of 16 · warps.
+    pub rows: u32,
+    /// Keys, a multiple of 16.
+    pub keys: u32,
+    /// Warps of a block.
+    pub warps: u32,
+}
+
+impl Tile {
+    /// Threads of a block.
+    pub fn threads(self) -> u32 {
+        32 * self.warps
+    }
+
+    /// Fragments of 16 rows of each warp.
+    pub fn row_fragments(self) -> usize {
+        (self.rows / (16 * self.warps)) as usize
+    }
+}
+
+/// Whose lengths differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Lengths {
+    /// Sequences lie one after the other; otherwise they are rows of a batch.
+    pub packed: bool,
+    /// Used queries are given for each sequence.
+    pub used_q: bool,
+    /// Used keys are given for each sequence.
+    pub used_k: bool,
+}
+
+/// Which bounds of visibility there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Bounds {
+    /// Early keys are hidden: a window's left side.
+    pub lower: bool,
+    /// Late keys are hidden: causal, or a window's right side.
+    pub upper: bool,
+}
+
+/// How a score is made of a product.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Scores {
+    /// The scale is above 0 and nothing else happens to a product: it goes into the exponent.
+    pub folded: bool,
+    /// Scores are capped.
+    pub softcap: bool,
+    /// A bias is added.
+    pub bias: Option<Element>,
+    /// A boolean mask hides keys.
+    pub mask: bool,
+    /// ALiBi slopes.
+    pub alibi: bool,
+}
+
+/// The class of a forward kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ForwardClass {
+    /// The architecture it is written for.
+    pub target: Target,
+    /// The type of q, k and v.
+    pub element: Element,
+    /// The type of out.
+    pub out: Element,
+    /// D.
+    pub head_dim: u32,
+    /// Dv.
+    pub head_dim_v: u32,
+    /// How q, k, v and out are reached.
+    pub access: Access,
+    /// The work of a block.
+    pub tile: Tile,
+    /// A tile's rows are all heads of a group, position by position, so that short queries fill it.
+    pub grouped: bool,
+    /// Sequences of different lengths.
+    pub lengths: Lengths,
+    /// Visibility by position.
+    pub bounds: Bounds,
+    /// Scores.
+    pub scores: Scores,
+    /// The type of the sinks, where there are any.
+    pub sinks: Option<Element>,
+    /// Whether weights are dropped.
+    pub dropout: bool,
+}
+
+impl ForwardClass {
+    /// Whether some keys of a sequence may be hidden from some of its queries.
+    pub fn hides(&self) -> bool {
+        let Scores { bias, mask, .. } = self.scores;
+        self.bounds.lower || self.bounds.upper || bias.is_some() || mask
+    }
+
+    /// The parameters of the kernel, in order.
+    pub fn parameters(&self) -> Vec<Parameter> {
+        use Axis::{Batch, Column, Head, Row};
+        let rows = |tensor| {
+            let column = (self.access == Access::Elements).then_some(Column);
+            tensor_parameters(tensor, [Some(Batch), Some(Head), Some(Row), column])
+        };
+        let Lengths { packed, used_q, used_k } = self.lengths;
+        let all = [Some(Batch), Some(Head), Some(Row), Some(Column)];
+        let mut list = [Tensor::Q, Tensor::K, Tensor::V, Tensor::Out].map(rows).concat();
+        list.extend(tensor_parameters(Tensor::Lse, [Some(Batch), Some(Head), Some(Row), None]));
+        list.extend([Parameter::RowsQ, Parameter::RowsK, Parameter::RowTiles, Parameter::Group]);
+        list.extend([Parameter::Aligned, Parameter::Low, Parameter::High]);
+        let when = |given: bool, parameters: &[Parameter]| {
+            if given { parameters.to_vec() } else { Vec::new() }
+        };
+        let index = |given: bool, tensor| {
+            let axes = [Some(Row), None, None, None];
+            if given { tensor_parameters(tensor, axes) } else { Vec::new() }
+        };
+        list.extend(index(packed, Tensor::CuQ));
+        list.extend(index(packed, Tensor::CuK));
+        list.extend(when(packed, &[Parameter::Batch]));
+        list.extend(index(used_q, Tensor::UsedQ));
+        list.extend(index(used_k, Tensor::UsedK));
+        list.push(Parameter::Scale);
+        list.extend(when(self.scores.folded, &[Parameter::ScaleLog2, Parameter::Slack]));
+        list.extend(when(self.scores.softcap, &[Parameter::Softcap, Parameter::ScaleOverCap]));
+        if self.scores.bias.is_some() {
+            list.extend(tensor_parameters(Tensor::Bias, all));
+        }
+        if self.scores.mask {
+            list.extend(tensor_parameters(Tensor::Mask, all));
+        }
+        if self.scores.bias.is_some() || self.scores.mask {
+            list.extend([Parameter::ScoreRows, Parameter::ScoreColumns]);
+        }
+        if self.scores.alibi {
+            list.extend(tensor_parameters(Tensor::Alibi, [Some(Batch), Some(Head), None, None]));
+            list.push(Parameter::Start);
+        }
+        if self.sinks.is_some() {
+            list.extend(tensor_parameters(Tensor::Sinks, [Some(Head), None, None, None]));
+        }
+        list.extend(when(
+            self.dropout,
+            &[
+                Parameter::HeadsQ,
+                Parameter::DropoutQuery,
+                Parameter::DropoutShift,
+                Parameter::DropoutBlock,
+                Parameter::SeedLow,
+                Parameter::SeedHigh,
+                Parameter::Offset,
+                Parameter::Threshold,
+                Parameter::Keep,
+            ],
+        ));
+        list
+    }
+}
+
+fn tensor_parameters(tensor: Tensor, axes: [Option<Axis>; 4]) -> Vec<Parameter> {
+    let strides = axes.into_iter().flatten().map(|axis| Parameter::Stride(tensor, axis));
+    std::iter::once(Parameter::Base(tensor)).chain(strides).collect()
+}

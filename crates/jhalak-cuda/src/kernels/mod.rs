@@ -1,0 +1,22 @@
+//! The kernels, as Rust programs that write PTX.
+//!
+//! A class names a kernel: everything that its text depends on. What changes from call to call is a
+//! parameter. The portable kernels run on every card from sm_75 on; they are made of parts that
+//! stand beside them here.
+
+mod class;
+mod dropout;
+mod element;
+mod guarded;
+mod parameters;
+pub mod portable;
+mod row;
+mod scores;
+mod sequence;
+mod softmax;
+mod thread;
+mod visible;
+
+pub use class::{Access, Bounds, ForwardClass, Lengths, Scores, Tile};
+pub use element::Element;
+pub use parameters::{Axis, Parameter, Tensor};

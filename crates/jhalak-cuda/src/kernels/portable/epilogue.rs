@@ -1,0 +1,211 @@
+//! The end of a tile's rows: sums over lanes, division, lse, and writing.
+
+use jhalak_ptx::Comparison::{Eq, Lt, Ne, Neu};
+use jhalak_ptx::{B32, Connective, F32, KernelBuilder, Pred};
+
+use super::super::element::Element;
+use super::super::parameters::{Axis, Parameter, Tensor};
+use super::super::row::{Row, TileRows};
+use super::super::softmax::{Fragments, Softmax, over_quad, row_of};
+use super::copy::pitch;
+use super::forward::{Context, ThreadRow};
+use super::repair;
+use crate::kernels::Access;
+
+const LN_2: f32 = std::f32::consts::LN_2;
+const LOG2_E: f32 = std::f32::consts::LOG2_E;
+
+/// What a row's weights are multiplied by, and its lse.
+pub(crate) struct Normaliser {
+    pub(crate) factor: F32,
+    pub(crate) lse: F32,
+}
+
+impl Normaliser {
+    /// For a maximum, as a power of 2 or −∞ where nothing was seen, and the sum of weights compared
+    /// with it; the factor includes that of dropout.
+    pub(crate) fn new(
+        k: &mut KernelBuilder,
+        context: &Context<'_>,
+        head: B32,
+        max_log2: F32,
+        sum: F32,
+    ) -> Self {
+        let (mut reference, mut factor, mut total) = (max_log2, None, sum);
+        if let Some(element) = context.class.sinks {
+            let base = context.inputs.base(k, Tensor::Sinks);
+            let place = context.inputs.advance(k, base, head, Tensor::Sinks, Axis::Head);
+            let sink = element.load(k, place);
+            let sink = k.mul_f32(sink, LOG2_E);
+            reference = k.max_f32(max_log2, sink);
+            let zero = or_zero(k, reference);
+            let [others, own] = [max_log2, sink].map(|log2| {
+                let exponent = k.sub_f32(log2, zero);
+                k.ex2_f32(exponent)
+            });
+            total = k.fma_f32(sum, others, own);
+            factor = Some(others);
+        }
+        let inverse = k.rcp_f32(total);
+        let empty = k.setp_f32(Eq, total, 0.0);
+        let mut inverse = k.selp_f32(0.0, inverse, empty);
+        if let Some(factor) = factor {
+            inverse = k.mul_f32(inverse, factor);
+        }
+        if context.dropout.is_some() {
+            let keep = context.inputs.f32(k, Parameter::Keep);
+            inverse = k.mul_f32(inverse, keep);
+        }
+        let reference = or_zero(k, reference);
+        let log2 = k.lg2_f32(total);
+        let log2 = k.add_f32(reference, log2);
+        Normaliser { factor: inverse, lse: k.mul_f32(log2, LN_2) }
+    }
+}
+
+fn or_zero(k: &mut KernelBuilder, log2: F32) -> F32 {
+    let nothing = k.setp_f32(Eq, log2, f32::NEG_INFINITY);
+    k.selp_f32(0.0, log2, nothing)
+}
+
+/// Writes out and lse of a tile's rows.
+pub(crate) fn write(
+    k: &mut KernelBuilder,
+    context: &Context<'_>,
+    tile_rows: &TileRows,
+    first_row: B32,
+    rows: &[ThreadRow],
+    softmax: &Softmax,
+    results: &Fragments,
+) {
+    let mut broken = None;
+    for (r, (ThreadRow { row, used, .. }, state)) in rows.iter().zip(&softmax.rows).enumerate() {
+        let sum = over_quad(k, state.sum, |k, a, b| k.add_f32(a, b));
+        let nothing = k.setp_f32(Eq, state.max, f32::NEG_INFINITY);
+        let log2 = softmax.exponent.log2(k, state.max);
+        let log2 = k.selp_f32(f32::NEG_INFINITY, log2, nothing);
+        let normaliser = Normaliser::new(k, context, row.head, log2, sum);
+        let lse = k.selp_f32(normaliser.lse, f32::NEG_INFINITY, *used);
+        store_lse(k, context, row, lse);
+        // 0 as long as everything is finite.
+        let probe = k.mul_f32(normaliser.lse, 0.0);
+        let probe = k.selp_f32(0.0, probe, nothing);
+        for result in row_of(results, r) {
+            let value = k.mul_f32(result, normaliser.factor);
+            k.selp_f32_to(result, value, 0.0, *used);
+            k.fma_f32_to(probe, result, 0.0, probe);
+        }
+        let probe = over_quad(k, probe, |k, a, b| k.add_f32(a, b));
+        let bad = k.setp_f32_with(Neu, probe, probe, Connective::And, *used);
+        let lanes = k.vote_ballot(bad);
+        let lanes = k.and_b32(lanes, 0x1111_1111);
+        let lanes = k.shl_b32(lanes, r as u32);
+        broken = Some(match broken {
+            None => lanes,
+            Some(others) => k.or_b32(others, lanes),
+        });
+    }
+    let class = context.class;
+    if class.access == Access::Vectors && class.out != Element::F32 {
+        store_through_shared(k, context, tile_rows, first_row, results);
+    } else {
+        store_fragments(k, context, rows, results);
+    }
+    let broken = broken.expect("a thread has rows");
+    let any = k.setp_u32(Ne, broken, 0);
+    k.if_(any, |k| {
+        // What is written again is written after the first time.
+        k.bar_warp_sync();
+        repair::rows(k, context, tile_rows, first_row, broken);
+    });
+}
+
+fn store_lse(k: &mut KernelBuilder, context: &Context<'_>, row: &Row, lse: F32) {
+    let stored = context.is_stored(k, row);
+    let first = k.setp_u32_with(Eq, context.thread.column, 0, Connective::And, stored);
+    let place = context.row_address(k, Tensor::Lse, context.sequence.start_q, row);
+    k.when(first, |k| k.st(place, lse));
+}
+
+/// From a thread's fragments, element by element or in pairs.
+fn store_fragments(
+    k: &mut KernelBuilder,
+    context: &Context<'_>,
+    rows: &[ThreadRow],
+    results: &Fragments,
+) {
+    let class = context.class;
+    let column = context.column(k, Tensor::Out);
+    for (r, ThreadRow { row, .. }) in rows.iter().enumerate() {
+        let stored = context.is_stored(k, row);
+        let place = context.row_address(k, Tensor::Out, context.sequence.start_q, row);
+        for (n, values) in row_of(results, r).chunks(2).enumerate() {
+            let first = k.add_u32(context.thread.column, 8 * n as u32);
+            match column {
+                None => {
+                    let inside = inside(k, first, class.head_dim_v, stored);
+                    let place = k.mad_wide_u32(first, 4, place);
+                    k.when(inside, |k| k.st_vector(place, [values[0], values[1]]));
+                }
+                Some(column) => {
+                    for (odd, value) in (0..).zip(values) {
+                        let index = k.add_u32(first, odd);
+                        let inside = inside(k, index, class.head_dim_v, stored);
+                        let index = k.cvt_u64_u32(index);
+                        let place = k.mad_lo_u64(index, column, place);
+                        k.if_(inside, |k| class.out.store(k, place, *value));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn inside(k: &mut KernelBuilder, column: B32, columns: u32, stored: Pred) -> Pred {
+    k.setp_u32_with(Lt, column, columns, Connective::And, stored)
+}
+
+/// By way of the tile of q, whose rows of this warp nobody else reads, so that rows are written 16
+/// bytes at once.
+fn store_through_shared(
+    k: &mut KernelBuilder,
+    context: &Context<'_>,
+    tile_rows: &TileRows,
+    first_row: B32,
+    results: &Fragments,
+) {
+    let class = context.class;
+    let pitch = pitch(class.element, class.head_dim).max(pitch(class.element, class.head_dim_v));
+    let tile = k.mad_lo_u32(first_row, pitch, context.tiles[0]);
+    let mine = k.mad_lo_u32(context.thread.row, pitch, tile);
+    let mine = k.mad_lo_u32(context.thread.column, 2, mine);
+    k.bar_warp_sync();
+    for r in 0..2 * results.len() {
+        for (n, values) in row_of(results, r).chunks(2).enumerate() {
+            let pair = class.out.pack(k, values[0], values[1]);
+            k.st((mine, 8 * r as u32 * pitch + 16 * n as u32), pair);
+        }
+    }
+    k.bar_warp_sync();
+    let chunks = class.head_dim_v / 8;
+    let lanes = 32.min(chunks.next_power_of_two());
+    let at_once = 32 / lanes;
+    let row = k.shr_u32(context.thread.lane, lanes.ilog2());
+    let chunk = k.and_b32(context.thread.lane, lanes - 1);
+    let real = k.setp_u32(Lt, chunk, chunks);
+    let from = k.mad_lo_u32(row, pitch, tile);
+    let from = k.mad_lo_u32(chunk, 16, from);
+    let row = k.add_u32(row, first_row);
+    for pass in 0..16 * results.len() as u32 / at_once {
+        let index = k.add_u32(row, pass * at_once);
+        let row = tile_rows.row(k, index);
+        let stored = context.is_stored(k, &row);
+        let stored = k.and_pred(stored, real);
+        let place = context.row_address(k, Tensor::Out, context.sequence.start_q, &row);
+        let place = k.mad_wide_u32(chunk, 16, place);
+        k.if_(stored, |k| {
+            let values: [B32; 4] = k.ld_vector((from, pass * at_once * pitch));
+            k.st_vector(place, values);
+        });
+    }
+}

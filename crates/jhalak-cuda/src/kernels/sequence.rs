@@ -1,0 +1,144 @@
+//! Which sequence and head a block works on, and how long the sequence is.
+//!
+//! The grid is (tiles of rows · sequences, heads). Packed sequences have one more, which holds the
+//! rows after the last: they belong to nobody, and get 0 and −∞.
+
+use jhalak_ptx::Comparison::{Eq, Ge};
+use jhalak_ptx::{B32, B64, KernelBuilder, Special};
+
+use super::class::{ForwardClass, Lengths};
+use super::parameters::{Axis, Inputs, Parameter, Tensor};
+
+/// A block's place in the grid.
+#[derive(Clone, Copy)]
+pub(crate) struct Block {
+    /// The sequence.
+    pub(crate) batch: B32,
+    /// The tile of rows, counted from 0; packed sequences may have more tiles than the grid.
+    pub(crate) tile: B32,
+    /// The first query head, and its key head.
+    pub(crate) head: B32,
+    pub(crate) head_k: B32,
+    /// Query heads of a key head.
+    pub(crate) group: B32,
+}
+
+impl Block {
+    pub(crate) fn new(k: &mut KernelBuilder, class: &ForwardClass, inputs: &Inputs) -> Self {
+        let (block, head) = (k.ctaid_x(), k.special(Special::CtaidY));
+        let tiles = inputs.u32(k, Parameter::RowTiles);
+        let (batch, tile) = (k.div_u32(block, tiles), k.rem_u32(block, tiles));
+        let group = inputs.u32(k, Parameter::Group);
+        let (head, head_k) = if class.grouped {
+            (k.mul_lo_u32(head, group), head)
+        } else {
+            (head, k.div_u32(head, group))
+        };
+        Block { batch, tile, head, head_k, group }
+    }
+}
+
+/// Where a sequence lies and how much of it is used. Everything that comes from memory is clamped:
+/// wrong numbers never lead outside the tensors.
+#[derive(Clone, Copy)]
+pub(crate) struct Sequence {
+    /// The sequence's index in dense tensors.
+    pub(crate) storage: B32,
+    /// The first row of q, and of k and v.
+    pub(crate) start_q: B32,
+    pub(crate) start_k: B32,
+    /// Rows of q that belong to it.
+    pub(crate) rows_q: B32,
+    /// Queries and keys in use.
+    pub(crate) used_q: B32,
+    pub(crate) used_k: B32,
+}
+
+impl Sequence {
+    pub(crate) fn new(
+        k: &mut KernelBuilder,
+        lengths: Lengths,
+        inputs: &Inputs,
+        batch: B32,
+    ) -> Self {
+        let (all_q, all_k) = (inputs.u32(k, Parameter::RowsQ), inputs.u32(k, Parameter::RowsK));
+        let mut sequence = Sequence {
+            storage: batch,
+            start_q: k.mov_b32(0),
+            start_k: k.mov_b32(0),
+            rows_q: all_q,
+            used_q: all_q,
+            used_k: all_k,
+        };
+        let mut given = batch;
+        if lengths.packed {
+            sequence.storage = k.mov_b32(0);
+            let count = inputs.u32(k, Parameter::Batch);
+            let spare = k.setp_u32(Ge, batch, count);
+            // The spare sequence reads the last entry, and what lies after it up to the end.
+            let (start_q, end_q) = range(k, inputs, Tensor::CuQ, batch, spare, all_q);
+            let (start_k, end_k) = range(k, inputs, Tensor::CuK, batch, spare, all_k);
+            (sequence.start_q, sequence.start_k) = (start_q, start_k);
+            sequence.rows_q = k.sub_u32(end_q, start_q);
+            let rows_k = k.sub_u32(end_k, start_k);
+            sequence.used_q = k.selp_b32(0, sequence.rows_q, spare);
+            sequence.used_k = k.selp_b32(0, rows_k, spare);
+            let last = k.sub_u32(count, 1);
+            given = k.min_s32(batch, last);
+            given = k.max_s32(given, 0);
+        }
+        if lengths.used_q {
+            sequence.used_q = used(k, inputs, Tensor::UsedQ, given, sequence.used_q);
+        }
+        if lengths.used_k {
+            sequence.used_k = used(k, inputs, Tensor::UsedK, given, sequence.used_k);
+        }
+        sequence
+    }
+}
+
+/// Entries `index` and the next of a list of begins, each within 0..=all; or `index` and `all`.
+fn range(
+    k: &mut KernelBuilder,
+    inputs: &Inputs,
+    list: Tensor,
+    index: B32,
+    spare: jhalak_ptx::Pred,
+    all: B32,
+) -> (B32, B32) {
+    let start = entry(k, inputs, list, index);
+    let start = clamped(k, start, all);
+    let end = k.mov_b32(all);
+    k.if_(!spare, |k| {
+        let next = k.add_u32(index, 1);
+        let next = entry(k, inputs, list, next);
+        let next = clamped(k, next, all);
+        k.max_s32_to(end, next, start);
+    });
+    (start, end)
+}
+
+/// The used length of a sequence of `rows` rows.
+fn used(k: &mut KernelBuilder, inputs: &Inputs, list: Tensor, index: B32, rows: B32) -> B32 {
+    // A batch of no sequence has only the spare one, which uses nothing.
+    let used = k.mov_b32(0);
+    let empty = k.setp_u32(Eq, rows, 0);
+    k.if_(!empty, |k| {
+        let given = entry(k, inputs, list, index);
+        let given = clamped(k, given, rows);
+        k.mov_b32_to(used, given);
+    });
+    used
+}
+
+/// An entry of a list of i32 or i64; of the latter the low half, which is all that counts.
+fn entry(k: &mut KernelBuilder, inputs: &Inputs, list: Tensor, index: B32) -> B32 {
+    let base: B64 = inputs.base(k, list);
+    let place = inputs.advance(k, base, index, list, Axis::Row);
+    k.ld(place)
+}
+
+fn clamped(k: &mut KernelBuilder, value: B32, most: B32) -> B32 {
+    let value = k.max_s32(value, 0);
+    k.min_s32(value, most)
+}
