@@ -27,7 +27,12 @@ impl Block {
     pub(crate) fn new(k: &mut KernelBuilder, class: &ForwardClass, inputs: &Inputs) -> Self {
         let (block, head) = (k.ctaid_x(), k.special(Special::CtaidY));
         let tiles = inputs.u32(k, Parameter::RowTiles);
-        let (batch, tile) = (k.div_u32(block, tiles), k.rem_u32(block, tiles));
+        let (batch, mut tile) = (k.div_u32(block, tiles), k.rem_u32(block, tiles));
+        if class.bounds.upper {
+            // Late rows see the most keys: the longest work begins first.
+            let last = k.sub_u32(tiles, 1);
+            tile = k.sub_u32(last, tile);
+        }
         let group = inputs.u32(k, Parameter::Group);
         let (head, head_k) = if class.grouped {
             (k.mul_lo_u32(head, group), head)
