@@ -7,9 +7,7 @@ use super::tensors::Tensors;
 use super::tile;
 use super::values::{Value, Values};
 use crate::kernels::portable::shared_bytes;
-use crate::kernels::{
-    Access, Bounds, Element, ForwardClass, Lengths, Parameter, Scores, Tile,
-};
+use crate::kernels::{Access, Bounds, Element, ForwardClass, Lengths, Parameter, Scores, Tile};
 
 /// A forward call, ready to be launched.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +43,10 @@ impl ForwardPlan {
         let Some(blocks) = blocks else {
             return Err(Error::Value {
                 argument: "the number of sequences",
-                expected: format!("at most {} of this length on a GPU", i32::MAX as usize / row_tiles),
+                expected: format!(
+                    "at most {} of this length on a GPU",
+                    i32::MAX as usize / row_tiles
+                ),
                 got: problem.batch().to_string(),
             });
         };

@@ -61,9 +61,7 @@ impl Values<'_> {
             }
             Parameter::ScoreRows => Value::U32(self.tensors.score_size(Axis::Row)),
             Parameter::ScoreColumns => Value::U32(self.tensors.score_size(Axis::Column)),
-            Parameter::DropoutQuery => {
-                Value::U32(problem.starts().map_or(0, |(q, _)| q as u32))
-            }
+            Parameter::DropoutQuery => Value::U32(problem.starts().map_or(0, |(q, _)| q as u32)),
             Parameter::DropoutShift => Value::U32(self.first_key().rem_euclid(32) as u32),
             Parameter::DropoutBlock => Value::U32(self.first_key().div_euclid(32) as u32),
             Parameter::SeedLow => self.dropout(|d| d.seed() as u32),

@@ -3,53 +3,82 @@
 use jhalak_problem::{Attention, DType, TensorView};
 use proptest::prelude::*;
 
-use super::strided::{Layout, Strided, noise};
+use crate::strided::{Layout, Strided, noise};
 
 /// Everything about a call but its numbers.
 #[derive(Clone, Debug)]
 pub struct Case {
+    /// The dtype of q, k and v.
     pub dtype: DType,
+    /// Key heads.
     pub heads_k: usize,
+    /// Query heads of a key head.
     pub group: usize,
+    /// D.
     pub head_dim: usize,
+    /// Dv.
     pub head_dim_v: usize,
     /// (queries, keys) of each sequence.
     pub lengths: Vec<(usize, usize)>,
+    /// Whether sequences lie one after the other.
     pub packed: bool,
     /// Rows after the last packed sequence.
     pub spare_rows: usize,
     /// How many queries and keys of each sequence are not used.
     pub unused: Option<(usize, usize)>,
+    /// The scale, if not 1/√D.
     pub scale: Option<f64>,
+    /// Causal.
     pub causal: bool,
+    /// (left, right), −1 for unbounded.
     pub window: Option<(i64, i64)>,
+    /// 0 for none.
     pub softcap: f64,
     /// Which dimensions of the bias have their full size, and whether it is f32.
     pub bias: Option<([bool; 4], bool)>,
+    /// Which dimensions of the mask have their full size.
     pub mask: Option<[bool; 4]>,
+    /// ALiBi, with slopes for each sequence or for all.
     pub alibi: Option<bool>,
+    /// Sink logits.
     pub sinks: bool,
+    /// The probability of dropout.
     pub dropout: Option<f64>,
+    /// (q_start, k_start).
     pub starts: Option<(i64, i64)>,
+    /// Whether out is f32.
     pub out_f32: bool,
+    /// The layouts of q, k, v, and of bias and mask.
     pub layouts: [Layout; 4],
     /// Multiplies q.
     pub spread: f64,
+    /// Where the numbers come from.
     pub seed: u64,
 }
 
 /// The tensors of a case.
 pub struct Tensors {
+    /// q.
     pub q: Strided,
+    /// k.
     pub k: Strided,
+    /// v.
     pub v: Strided,
+    /// The bias.
     pub bias: Option<Strided>,
+    /// The mask.
     pub mask: Option<Strided>,
+    /// Slopes.
     pub alibi: Option<Strided>,
+    /// Sinks.
     pub sinks: Option<Strided>,
+    /// Where packed queries begin.
     pub cu_q: Vec<i32>,
+    /// Where packed keys begin.
     pub cu_k: Vec<i32>,
+    /// Used queries.
     pub used_q: Vec<i64>,
+    /// Used keys.
     pub used_k: Vec<i64>,
 }
 
@@ -115,10 +144,12 @@ impl Case {
         }
     }
 
+    /// Query heads.
     pub fn heads_q(&self) -> usize {
         self.heads_k * self.group
     }
 
+    /// Sequences.
     pub fn batch(&self) -> usize {
         self.lengths.len()
     }
