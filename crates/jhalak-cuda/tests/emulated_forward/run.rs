@@ -55,10 +55,10 @@ pub fn forward(case: &Case, tensors: &Tensors, limits: Limits) -> Result<Attende
     // SAFETY: the host writes nothing to another device's memory.
     let outputs = unsafe { (out.view_mut_at(out_at, DEVICE), lse.view_mut_at(lse_at, DEVICE)) };
     let call = Forward::new(&problem, outputs.0, outputs.1).unwrap();
-    if let Some(plan) = ForwardPlan::new(&call, limits).unwrap() {
+    let plan = ForwardPlan::new(&call, limits).unwrap();
+    if let Some(plan) = plan {
         launch(&plan, case.seed, &mut memory)?;
     }
-    drop(call);
     for (tensor, at) in [(&mut out, out_at), (&mut lse, lse_at)] {
         let count = tensor.bytes().len();
         tensor.set_bytes(&memory.read(at, count).map_err(|fault| fault.to_string())?);
