@@ -21,3 +21,11 @@ fn half_precision_on_ampere() {
         plain(dtype, Target::Sm80, [130, 140, 128], false);
     }
 }
+
+#[test]
+fn a_row_of_16_bytes_is_written() {
+    for target in [Target::Sm75, Target::Sm80] {
+        plain(DType::F16, target, [20, 0, 8], false);
+        plain(DType::F16, target, [20, 40, 8], false);
+    }
+}

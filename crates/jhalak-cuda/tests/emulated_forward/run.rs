@@ -1,11 +1,10 @@
 //! Runs a case's forward pass in the emulator, into poisoned outputs, and judges the results.
 
+use jhalak_cases::attended::Attended;
 use jhalak_cases::case::{Case, Tensors};
-use jhalak_cases::strided::Strided;
 use jhalak_cuda::kernels::portable;
 use jhalak_cuda::plan::{ForwardPlan, Limits, Value};
-use jhalak_problem::reference::{self, judge};
-use jhalak_problem::{Attention, Device, Forward, Problem};
+use jhalak_problem::{Device, Forward, Problem};
 use jhalak_ptx::emulator::{Launch, Memory};
 
 /// Where the emulator's tensors are said to be: a device that the host does not read.
@@ -13,33 +12,16 @@ const DEVICE: Device = Device::Cuda(0);
 /// Enough for the largest case.
 const STEPS: u64 = 1 << 30;
 
-/// out and lse.
-pub struct Attended {
-    pub out: Strided,
-    pub lse: Strided,
-}
-
 /// Runs a case and judges it.
 pub fn check(case: &Case, limits: Limits) -> Result<(), String> {
-    let tensors = case.tensors();
-    judged(case, &tensors, &case.attention(&tensors), limits)
+    judged(case, &case.tensors(), limits)
 }
 
 /// Runs a case on these tensors and judges it.
-pub fn judged(
-    case: &Case,
-    tensors: &Tensors,
-    attention: &Attention<'_>,
-    limits: Limits,
-) -> Result<(), String> {
-    let problem =
-        Problem::new(attention, tensors.q.view(), tensors.k.view(), tensors.v.view()).unwrap();
-    let attended = forward(case, tensors, limits)?;
-    let exact = reference::forward(&problem).unwrap();
-    let yard = reference::in_dtype::forward(&problem).unwrap();
-    let out = attended.out.values();
-    judge::out_close(problem.out_dtype(), &exact.lse, &exact.out, &yard.out, &out)?;
-    judge::lse_close(problem.dtype(), &exact.lse, &attended.lse.values())
+pub fn judged(case: &Case, tensors: &Tensors, limits: Limits) -> Result<(), String> {
+    let (q, k, v) = (tensors.q.view(), tensors.k.view(), tensors.v.view());
+    let problem = Problem::new(&case.attention(tensors), q, k, v).unwrap();
+    forward(case, tensors, limits)?.judge(&problem)
 }
 
 /// Runs a case in the emulator.
@@ -48,23 +30,21 @@ pub fn forward(case: &Case, tensors: &Tensors, limits: Limits) -> Result<Attende
     let views = tensors.views_on(DEVICE, |bytes| memory.alloc(bytes));
     let attention = case.options(&views);
     let problem = Problem::new(&attention, views.q, views.k, views.v).unwrap();
-    let poisoned = |dtype, shape: &[usize]| Strided::poisoned(dtype, shape, &case.layouts[3]);
-    let mut out = poisoned(problem.out_dtype(), &problem.out_shape());
-    let mut lse = poisoned(problem.lse_dtype(), &problem.lse_shape());
-    let [out_at, lse_at] = [&out, &lse].map(|tensor| memory.alloc(&tensor.bytes()));
+    let mut attended = Attended::poisoned(&problem, &case.layouts[3]);
+    let Attended { out, lse } = &mut attended;
+    let [out_at, lse_at] = [&*out, &*lse].map(|tensor| memory.alloc(&tensor.bytes()));
     // SAFETY: the host writes nothing to another device's memory.
     let outputs = unsafe { (out.view_mut_at(out_at, DEVICE), lse.view_mut_at(lse_at, DEVICE)) };
     let call = Forward::new(&problem, outputs.0, outputs.1).unwrap();
-    if let Some(plan) = ForwardPlan::new(&call, limits).unwrap() {
+    let plan = ForwardPlan::new(&call, limits).unwrap();
+    if let Some(plan) = plan {
         launch(&plan, case.seed, &mut memory)?;
     }
-    drop(call);
-    for (tensor, at) in [(&mut out, out_at), (&mut lse, lse_at)] {
+    for (tensor, at) in [(out, out_at), (lse, lse_at)] {
         let count = tensor.bytes().len();
         tensor.set_bytes(&memory.read(at, count).map_err(|fault| fault.to_string())?);
     }
-    assert!(out.gaps_are_untouched() && lse.gaps_are_untouched(), "memory between elements");
-    Ok(Attended { out, lse })
+    Ok(attended)
 }
 
 fn launch(plan: &ForwardPlan, seed: u64, memory: &mut Memory) -> Result<(), String> {
