@@ -173,7 +173,8 @@ impl ForwardClass {
     }
 }
 
-fn tensor_parameters(tensor: Tensor, axes: [Option<Axis>; 4]) -> Vec<Parameter> {
+/// A tensor's address, and its strides along these axes.
+pub(crate) fn tensor_parameters(tensor: Tensor, axes: [Option<Axis>; 4]) -> Vec<Parameter> {
     let strides = axes.into_iter().flatten().map(|axis| Parameter::Stride(tensor, axis));
     std::iter::once(Parameter::Base(tensor)).chain(strides).collect()
 }
