@@ -208,7 +208,7 @@ fn floats(k: &mut KernelBuilder, element: Element, bits: B32) -> Vec<F32> {
         Element::F32 => vec![k.f32_of_bits(bits)],
         Element::F16 => k.unpack_b32(bits).map(|half| k.cvt_f32_f16(half)).to_vec(),
         Element::Bf16 => {
-            let (low, high) = (k.shl_b32(bits, 16), k.and_b32(bits, 0xFFFF_0000));
+            let (low, high) = (k.shl_b32(bits, 16), k.and_b32(bits, u32::MAX << 16));
             vec![k.f32_of_bits(low), k.f32_of_bits(high)]
         }
     }
