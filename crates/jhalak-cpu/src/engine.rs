@@ -1,6 +1,6 @@
 //! [`Engine`]: which instructions and which threads a call runs on.
 
-use jhalak_problem::{Backward, DType, Error, Forward, Merge, Result, TensorView, TensorViewMut};
+use jhalak_problem::{Backward, DType, Device, Error, Forward, Merge, Result, TensorView, TensorViewMut};
 
 use crate::arithmetic::Wide;
 #[cfg(target_arch = "x86_64")]
@@ -64,8 +64,10 @@ impl Engine {
     /// Computes out and lse.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if work space cannot be had; nothing has been written then.
+    /// [`Error::OutOfMemory`] if work space cannot be had, [`Error::Device`] for tensors of another
+    /// device; nothing has been written then.
     pub fn forward(&self, call: &Forward<'_>) -> Result<()> {
+        check_device(call.problem().device())?;
         if call.problem().dtype() == DType::F64 {
             return forward::forward(Wide(Scalar::<f64>::new()), call, &self.executor);
         }
@@ -82,8 +84,10 @@ impl Engine {
     /// Computes the gradients that the call asks for.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if work space cannot be had; nothing has been written then.
+    /// [`Error::OutOfMemory`] if work space cannot be had, [`Error::Device`] for tensors of another
+    /// device; nothing has been written then.
     pub fn backward(&self, call: &Backward<'_>) -> Result<()> {
+        check_device(call.problem().device())?;
         if call.problem().dtype() == DType::F64 {
             return backward::backward(Scalar::<f64>::new(), call, &self.executor);
         }
@@ -104,4 +108,12 @@ impl Engine {
     ) -> Result<()> {
         merge::merge(&Merge::new(parts, out, lse)?, &self.executor)
     }
+}
+
+fn check_device(device: Device) -> Result<()> {
+    if device == Device::Cpu {
+        return Ok(());
+    }
+    let (expected, got) = (Device::Cpu.to_string(), device.to_string());
+    Err(Error::Device { argument: "q", expected, got })
 }

@@ -32,6 +32,7 @@ pub struct Attention<'a> {
     pub(crate) k_start: Option<i64>,
     pub(crate) cu_seqlens_q: Option<TensorView<'a>>,
     pub(crate) cu_seqlens_k: Option<TensorView<'a>>,
+    pub(crate) max_seqlens: Option<(usize, usize)>,
     pub(crate) seqused_q: Option<TensorView<'a>>,
     pub(crate) seqused_k: Option<TensorView<'a>>,
     pub(crate) out_dtype: Option<DType>,
@@ -124,6 +125,14 @@ impl<'a> Attention<'a> {
     pub fn cu_seqlens(mut self, q: TensorView<'a>, k: TensorView<'a>) -> Self {
         self.cu_seqlens_q = Some(q);
         self.cu_seqlens_k = Some(k);
+        self
+    }
+
+    /// The longest packed sequence's queries and keys, for lengths in a device's memory, which the
+    /// host does not read: a hint for how many blocks to launch. Wrong hints cost time, never
+    /// results.
+    pub fn max_seqlens(mut self, q: usize, k: usize) -> Self {
+        self.max_seqlens = Some((q, k));
         self
     }
 

@@ -30,9 +30,10 @@ pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 pub use matrix::{Matrix, MatrixMut};
 pub use owned::Tensor;
+pub use philox::Dropout;
 pub use problem::{
-    Backward, BackwardInputs, Forward, Gradient, GradientTargets, Merge, OutOrDelta, Problem,
-    Sequence, UnusedRows,
+    Backward, BackwardInputs, Forward, Gradient, GradientTargets, LengthViews, Merge, OutOrDelta,
+    Problem, ProblemTensors, Sequence, UnusedRows,
 };
 pub use tensor::{Device, MAX_RANK, TensorView, TensorViewMut};
 pub use visibility::{TileClass, Visibility};

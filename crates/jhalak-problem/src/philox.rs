@@ -48,6 +48,16 @@ impl Dropout {
         self.p
     }
 
+    /// The seed.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The offset.
+    pub fn offset(&self) -> u32 {
+        self.offset
+    }
+
     /// Of 65,536 equally likely numbers, those below this are dropped: p·65536, rounded half up.
     pub fn threshold(&self) -> u32 {
         (self.p * 65536.0 + 0.5).floor() as u32

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use super::TensorMap;
 
 /// The most arguments that a launch can have here.
-pub const MAX_ARGUMENTS: usize = 64;
+pub const MAX_ARGUMENTS: usize = 128;
 /// The most bytes that the arguments can have together, gaps for alignment included.
 pub const MAX_BYTES: usize = 2048;
 

@@ -21,3 +21,4 @@ mod visible;
 pub use class::{Access, Bounds, ForwardClass, Lengths, Scores, Tile};
 pub use element::Element;
 pub use parameters::{Axis, Parameter, Tensor};
+pub(crate) use softmax::SLACK_LOG2;

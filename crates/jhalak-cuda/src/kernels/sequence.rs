@@ -25,7 +25,14 @@ pub(crate) struct Block {
 
 impl Block {
     pub(crate) fn new(k: &mut KernelBuilder, class: &ForwardClass, inputs: &Inputs) -> Self {
-        let ((batch, tile), head) = (sequence_and_tile(k, inputs), k.special(Special::CtaidY));
+        let (block, head) = (k.ctaid_x(), k.special(Special::CtaidY));
+        let tiles = inputs.u32(k, Parameter::RowTiles);
+        let (batch, mut tile) = (k.div_u32(block, tiles), k.rem_u32(block, tiles));
+        if class.bounds.upper {
+            // Late rows see the most keys: the longest work begins first.
+            let last = k.sub_u32(tiles, 1);
+            tile = k.sub_u32(last, tile);
+        }
         let group = inputs.u32(k, Parameter::Group);
         let (head, head_k) = if class.grouped {
             (k.mul_lo_u32(head, group), head)
@@ -34,13 +41,6 @@ impl Block {
         };
         Block { batch, tile, head, head_k, group }
     }
-}
-
-/// A block's sequence, and which of its tiles of rows comes first.
-pub(crate) fn sequence_and_tile(k: &mut KernelBuilder, inputs: &Inputs) -> (B32, B32) {
-    let block = k.ctaid_x();
-    let tiles = inputs.u32(k, Parameter::RowTiles);
-    (k.div_u32(block, tiles), k.rem_u32(block, tiles))
 }
 
 /// Where a sequence lies and how much of it is used. Everything that comes from memory is clamped:

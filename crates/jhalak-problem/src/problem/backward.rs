@@ -41,7 +41,8 @@ pub enum Gradient<'a> {
 }
 
 impl Gradient<'_> {
-    fn view(&self) -> TensorView<'_> {
+    /// Where it goes.
+    pub fn view(&self) -> TensorView<'_> {
         match self {
             Gradient::Write(view) | Gradient::Add(view) => view.as_view(),
         }
@@ -165,6 +166,11 @@ impl<'a> Backward<'a> {
     /// What is computed.
     pub fn problem(&self) -> &'a Problem<'a> {
         self.problem
+    }
+
+    /// What is read.
+    pub fn inputs(&self) -> &BackwardInputs<'a> {
+        &self.inputs
     }
 
     /// The gradients that are asked for.

@@ -35,9 +35,6 @@ pub(super) fn check_devices(
     k: &TensorView<'_>,
     v: &TensorView<'_>,
 ) -> Result<()> {
-    if q.device() != Device::Cpu {
-        return Err(device_error("q", Device::Cpu, q.device()));
-    }
     let others = [
         ("k", Some(k)),
         ("v", Some(v)),

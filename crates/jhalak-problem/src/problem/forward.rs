@@ -6,7 +6,7 @@ use super::rows::rows_of_mut;
 use crate::error::{Error, Result};
 use crate::matrix::MatrixMut;
 use crate::problem::UnusedRows;
-use crate::tensor::TensorViewMut;
+use crate::tensor::{TensorView, TensorViewMut};
 
 /// A forward call: a [`Problem`] and its outputs, all checked.
 #[derive(Debug)]
@@ -44,6 +44,16 @@ impl<'a> Forward<'a> {
     /// What is computed.
     pub fn problem(&self) -> &'a Problem<'a> {
         self.problem
+    }
+
+    /// The whole of out.
+    pub fn out_view(&self) -> TensorView<'_> {
+        self.out.as_view()
+    }
+
+    /// The whole of lse.
+    pub fn lse_view(&self) -> TensorView<'_> {
+        self.lse.as_view()
     }
 
     /// Output rows [used Sq, Dv] of sequence `b`, query head `h`.

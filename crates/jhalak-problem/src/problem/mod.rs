@@ -6,11 +6,13 @@ mod forward;
 mod merge;
 mod rows;
 mod sequences;
+mod tensors;
 
 pub use backward::{Backward, BackwardInputs, Gradient, GradientTargets, OutOrDelta};
 pub use forward::Forward;
 pub use merge::Merge;
 pub use sequences::{Sequence, UnusedRows};
+pub use tensors::{LengthViews, ProblemTensors};
 
 use checks::{
     check_devices, check_dtype, check_dtypes, check_shapes, checked_dropout, checked_scale,
@@ -24,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::overlap::{overlaps_itself, views_overlap};
 use crate::philox::Dropout;
-use crate::tensor::TensorView;
+use crate::tensor::{Device, TensorView};
 use crate::visibility::Visibility;
 
 /// A checked call: every size agrees, every option is in range, every address is inside its
@@ -35,6 +37,7 @@ pub struct Problem<'a> {
     k: TensorView<'a>,
     v: TensorView<'a>,
     packed: bool,
+    lengths: LengthViews<'a>,
     sequences: sequences::Sequences,
     heads_q: usize,
     heads_k: usize,
@@ -96,6 +99,7 @@ impl<'a> Problem<'a> {
             k,
             v,
             packed,
+            lengths: LengthViews::of(attention),
             sequences,
             heads_q,
             heads_k,
@@ -130,7 +134,9 @@ impl<'a> Problem<'a> {
             let wanted = [batch, heads, max_q, max_k];
             let fits = view.shape().len() == 4
                 && view.shape().iter().zip(wanted).enumerate().all(|(d, (&size, n))| {
-                    size == n || size == 1 || (self.packed && d >= 2 && size >= n)
+                    // The longest sequence on a device is not known here; kernels look.
+                    let fits_longest = size >= n || self.sequences.are_on_device();
+                    size == n || size == 1 || (self.packed && d >= 2 && fits_longest)
                 });
             if !fits {
                 let expected = format!("{wanted:?}, or 1 in any of its places");
@@ -168,6 +174,37 @@ impl<'a> Problem<'a> {
             return Ok(());
         }
         Err(Error::DType { argument, expected: f32_or(self.dtype()), got: view.dtype() })
+    }
+
+    /// Where every tensor of the call is.
+    pub fn device(&self) -> Device {
+        self.q.device()
+    }
+
+    /// The tensors of the call, for engines that reach them by address.
+    pub fn tensors(&self) -> ProblemTensors<'a> {
+        ProblemTensors {
+            q: self.q,
+            k: self.k,
+            v: self.v,
+            bias: self.bias,
+            mask: self.mask,
+            alibi_slopes: self.alibi_slopes,
+            sinks: self.sinks,
+            lengths: self.lengths,
+        }
+    }
+
+    /// How far queries see to the left and to the right of their own position, both at least 0;
+    /// [`i64::MAX`] is unbounded.
+    pub fn window(&self) -> (i64, i64) {
+        (self.left, self.right)
+    }
+
+    /// The positions of query 0 and of key 0, where they are given; otherwise the last query sits
+    /// on the last key.
+    pub fn starts(&self) -> Option<(i64, i64)> {
+        self.starts
     }
 
     /// The dtype of q, k and v.
@@ -225,14 +262,13 @@ impl<'a> Problem<'a> {
         self.sequences.get(b)
     }
 
-    /// The longest sequence's rows in q and in k, used or not.
+    /// The longest sequence's rows in q and in k, used or not; of packed sequences whose lengths
+    /// are on a device, what [`max_seqlens`](Attention::max_seqlens) says, or all rows.
     pub fn max_seqlens(&self) -> (usize, usize) {
         if !self.packed {
             return (self.q.shape()[1], self.k.shape()[1]);
         }
-        let sequences = self.sequences.listed().unwrap_or_default();
-        let longest = |rows: fn(&Sequence) -> usize| sequences.iter().map(rows).max();
-        (longest(|s| s.rows_q.len()).unwrap_or(0), longest(|s| s.rows_k.len()).unwrap_or(0))
+        self.sequences.longest()
     }
 
     /// The shape of out: [B, Sq, Hq, Dv] or [total_q, Hq, Dv].

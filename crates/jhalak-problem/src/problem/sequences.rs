@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::attention::Attention;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::tensor::TensorView;
+use crate::tensor::{Device, TensorView};
 
 /// One sequence of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,12 +46,15 @@ pub(super) enum Sequences {
     Uniform { batch: usize, seqlen_q: usize, seqlen_k: usize },
     /// Packed tensors, or sequences used in part.
     Listed(Vec<Sequence>),
+    /// The same with lengths in a device's memory, which only kernels read. The longest ones, as far
+    /// as they are known.
+    OnDevice { batch: usize, longest: (usize, usize) },
 }
 
 impl Sequences {
     pub(super) fn len(&self) -> usize {
         match self {
-            Sequences::Uniform { batch, .. } => *batch,
+            Sequences::Uniform { batch, .. } | Sequences::OnDevice { batch, .. } => *batch,
             Sequences::Listed(sequences) => sequences.len(),
         }
     }
@@ -69,13 +72,31 @@ impl Sequences {
                 }
             }
             Sequences::Listed(sequences) => sequences[b].clone(),
+            Sequences::OnDevice { .. } => panic!("the host does not know lengths on a device"),
+        }
+    }
+
+    /// Whether only kernels can read the lengths.
+    pub(super) fn are_on_device(&self) -> bool {
+        matches!(self, Sequences::OnDevice { .. })
+    }
+
+    /// The most rows of q and of k that a sequence has; on a device, what the caller said.
+    pub(super) fn longest(&self) -> (usize, usize) {
+        match self {
+            &Sequences::Uniform { seqlen_q, seqlen_k, .. } => (seqlen_q, seqlen_k),
+            Sequences::Listed(sequences) => {
+                let longest = |rows: fn(&Sequence) -> usize| sequences.iter().map(rows).max();
+                (longest(|s| s.rows_q.len()).unwrap_or(0), longest(|s| s.rows_k.len()).unwrap_or(0))
+            }
+            Sequences::OnDevice { longest, .. } => *longest,
         }
     }
 
     /// The sequences with rows of their own, where rows can be unused.
     pub(super) fn listed(&self) -> Option<&[Sequence]> {
         match self {
-            Sequences::Uniform { .. } => None,
+            Sequences::Uniform { .. } | Sequences::OnDevice { .. } => None,
             Sequences::Listed(sequences) => Some(sequences),
         }
     }
@@ -92,6 +113,10 @@ pub(super) fn dense(
     if attention.seqused_q.is_none() && attention.seqused_k.is_none() {
         return Ok(uniform);
     }
+    if is_on_device(attention) {
+        check_used_shapes(attention, batch)?;
+        return Ok(Sequences::OnDevice { batch, longest: (seqlen_q, seqlen_k) });
+    }
     let mut sequences = list_for(batch)?;
     sequences.extend((0..batch).map(|b| uniform.get(b)));
     with_used_lengths(attention, sequences)
@@ -105,14 +130,22 @@ pub(super) fn packed(
     total_q: usize,
     total_k: usize,
 ) -> Result<Sequences> {
+    if is_on_device(attention) {
+        for (argument, view) in [("cu_seqlens_q", cu_q), ("cu_seqlens_k", cu_k)] {
+            check_cu_seqlens_shape(argument, view)?;
+        }
+        if cu_q.shape() != cu_k.shape() {
+            return Err(other_batch(cu_q.shape()[0], cu_k));
+        }
+        let batch = cu_q.shape()[0] - 1;
+        check_used_shapes(attention, batch)?;
+        let longest = attention.max_seqlens.unwrap_or((total_q, total_k));
+        return Ok(Sequences::OnDevice { batch, longest });
+    }
     let starts_q = read_cu_seqlens("cu_seqlens_q", cu_q, total_q)?;
     let starts_k = read_cu_seqlens("cu_seqlens_k", cu_k, total_k)?;
     if starts_q.len() != starts_k.len() {
-        return Err(Error::shape(
-            "cu_seqlens_k",
-            format!("[{}], as cu_seqlens_q", starts_q.len()),
-            cu_k.shape(),
-        ));
+        return Err(other_batch(starts_q.len(), cu_k));
     }
     let mut sequences = list_for(starts_q.len() - 1)?;
     sequences.extend(starts_q.windows(2).zip(starts_k.windows(2)).map(|(q, k)| {
@@ -121,6 +154,33 @@ pub(super) fn packed(
         Sequence { storage: 0, rows_q: q, rows_k: k, used_q, used_k }
     }));
     with_used_lengths(attention, sequences)
+}
+
+fn other_batch(entries: usize, cu_k: &TensorView<'_>) -> Error {
+    Error::shape("cu_seqlens_k", format!("[{entries}], as cu_seqlens_q"), cu_k.shape())
+}
+
+/// Whether the lengths that are given are in a device's memory.
+fn is_on_device(attention: &Attention<'_>) -> bool {
+    let lists = [
+        &attention.cu_seqlens_q,
+        &attention.cu_seqlens_k,
+        &attention.seqused_q,
+        &attention.seqused_k,
+    ];
+    lists.into_iter().flatten().any(|view| view.device() != Device::Cpu)
+}
+
+fn check_used_shapes(attention: &Attention<'_>, batch: usize) -> Result<()> {
+    for (argument, lengths) in
+        [("seqused_q", &attention.seqused_q), ("seqused_k", &attention.seqused_k)]
+    {
+        if let Some(lengths) = lengths {
+            check_integers(argument, lengths)?;
+            check_seqused_shape(argument, lengths, batch)?;
+        }
+    }
+    Ok(())
 }
 
 /// An empty list with room for so many.
@@ -149,9 +209,7 @@ fn read_cu_seqlens(
     view: &TensorView<'_>,
     total: usize,
 ) -> Result<Vec<i64>> {
-    if view.shape().len() != 1 || view.shape()[0] == 0 {
-        return Err(Error::shape(argument, "[B + 1]", view.shape()));
-    }
+    check_cu_seqlens_shape(argument, view)?;
     let values = read_integers(argument, view)?;
     if values[0] != 0 {
         return Err(Error::value(argument, "0 in its first place", values[0]));
@@ -170,14 +228,30 @@ fn read_cu_seqlens(
     Ok(values)
 }
 
+fn check_cu_seqlens_shape(argument: &'static str, view: &TensorView<'_>) -> Result<()> {
+    if view.shape().len() != 1 || view.shape()[0] == 0 {
+        return Err(Error::shape(argument, "[B + 1]", view.shape()));
+    }
+    check_integers(argument, view)
+}
+
+fn check_seqused_shape(
+    argument: &'static str,
+    view: &TensorView<'_>,
+    batch: usize,
+) -> Result<()> {
+    if view.shape() == [batch] {
+        return Ok(());
+    }
+    Err(Error::shape(argument, format!("[{batch}]"), view.shape()))
+}
+
 fn read_seqused(
     argument: &'static str,
     view: &TensorView<'_>,
     lengths: impl ExactSizeIterator<Item = usize>,
 ) -> Result<Vec<i64>> {
-    if view.shape() != [lengths.len()] {
-        return Err(Error::shape(argument, format!("[{}]", lengths.len()), view.shape()));
-    }
+    check_seqused_shape(argument, view, lengths.len())?;
     let values = read_integers(argument, view)?;
     for (&used, length) in values.iter().zip(lengths) {
         if !usize::try_from(used).is_ok_and(|used| used <= length) {
@@ -187,10 +261,15 @@ fn read_seqused(
     Ok(values)
 }
 
-fn read_integers(argument: &'static str, view: &TensorView<'_>) -> Result<Vec<i64>> {
-    if !matches!(view.dtype(), DType::I32 | DType::I64) {
-        return Err(Error::DType { argument, expected: "i32 or i64".into(), got: view.dtype() });
+fn check_integers(argument: &'static str, view: &TensorView<'_>) -> Result<()> {
+    if matches!(view.dtype(), DType::I32 | DType::I64) {
+        return Ok(());
     }
+    Err(Error::DType { argument, expected: "i32 or i64".into(), got: view.dtype() })
+}
+
+fn read_integers(argument: &'static str, view: &TensorView<'_>) -> Result<Vec<i64>> {
+    check_integers(argument, view)?;
     // i64 beyond 2^53 rounds here, but any such number is out of every range and stays so.
     let mut values = list_for(view.numel())?;
     values.extend((0..view.numel()).map(|n| view.get_f64(&[n]) as i64));

@@ -8,7 +8,7 @@ use jhalak_ptx::{B32, B64, KernelBuilder, Pred, Special};
 
 use super::super::class::{Lengths, tensor_parameters};
 use super::super::parameters::{Axis, Inputs, Parameter, Tensor};
-use super::super::sequence::{Side, sequence_and_tile};
+use super::super::sequence::Side;
 use super::lanes::RowPlace;
 
 /// The parameters of rows: those of lengths and of the grid.
@@ -43,6 +43,8 @@ pub(crate) struct BlockRows {
     queries: Side,
     /// The first tile of rows.
     tile: B32,
+    /// Tiles of a sequence, along the grid.
+    tiles: B32,
 }
 
 /// A thread's row.
@@ -58,9 +60,11 @@ pub(crate) struct BlockRow {
 
 impl BlockRows {
     pub(crate) fn new(k: &mut KernelBuilder, lengths: Lengths, inputs: Inputs) -> Self {
-        let (batch, tile) = sequence_and_tile(k, &inputs);
+        let block = k.ctaid_x();
+        let tiles = inputs.u32(k, Parameter::RowTiles);
+        let (batch, tile) = (k.div_u32(block, tiles), k.rem_u32(block, tiles));
         let queries = Side::queries(k, lengths, &inputs, batch);
-        BlockRows { head: k.special(Special::CtaidY), queries, tile, inputs }
+        BlockRows { head: k.special(Special::CtaidY), queries, tile, tiles, inputs }
     }
 
     /// Runs the body for `at_once` rows at a time, until all tiles of the block are done; `row` is
@@ -72,8 +76,7 @@ impl BlockRows {
         row: B32,
         body: impl FnOnce(&mut KernelBuilder, BlockRow),
     ) {
-        let tiles = self.inputs.u32(k, Parameter::RowTiles);
-        let step = k.mul_lo_u32(tiles, at_once);
+        let step = k.mul_lo_u32(self.tiles, at_once);
         let first = k.mul_lo_u32(self.tile, at_once);
         k.while_(
             |k| k.setp_u32(Lt, first, self.queries.rows),

@@ -7,4 +7,4 @@ mod products;
 mod products_f32;
 mod repair;
 
-pub use forward::forward;
+pub use forward::{FORWARD, forward, shared_bytes};

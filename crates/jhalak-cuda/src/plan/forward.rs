@@ -1,0 +1,126 @@
+//! The plan of a forward call.
+
+use jhalak_problem::{Error, Forward, Problem, Result};
+
+use super::limits::Limits;
+use super::tensors::Tensors;
+use super::tile;
+use super::values::{Value, Values};
+use crate::kernels::portable::shared_bytes;
+use crate::kernels::{
+    Access, Bounds, Element, ForwardClass, Lengths, Parameter, Scores, Tensor, Tile,
+};
+
+/// The tensors of rows.
+const ROWS: [Tensor; 4] = [Tensor::Q, Tensor::K, Tensor::V, Tensor::Out];
+
+/// A forward call, ready to be launched.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForwardPlan {
+    /// The kernel.
+    pub class: ForwardClass,
+    /// Blocks along x and y.
+    pub grid: [u32; 2],
+    /// The arguments, in the order of [`ForwardClass::parameters`].
+    pub arguments: Vec<Value>,
+}
+
+impl ForwardPlan {
+    /// Plans a call on the portable kernels; `None` if there is nothing to compute.
+    ///
+    /// # Errors
+    /// An [`Error`] that names what the device or the kernels cannot do.
+    pub fn new(call: &Forward<'_>, limits: Limits) -> Result<Option<Self>> {
+        let problem = call.problem();
+        let element = limits.check(problem)?;
+        let tensors = Tensors::of_problem(problem)
+            .with_rows(Tensor::Out, Some(call.out_view()))
+            .with_numbers(Tensor::Lse, Some(call.lse_view()));
+        let (max_q, _) = problem.max_seqlens();
+        let rows_q = problem.tensors().q.shape()[if problem.is_packed() { 0 } else { 1 }];
+        let sequences = problem.batch() + usize::from(problem.is_packed());
+        if rows_q == 0 || problem.heads_q() == 0 || sequences == 0 {
+            return Ok(None);
+        }
+        let class = class(problem, limits, element, tensors.take_vectors(&ROWS));
+        let rows = if class.grouped { max_q * problem.group() } else { max_q };
+        let row_tiles = rows.div_ceil(class.tile.rows as usize).max(1);
+        let heads = if class.grouped { problem.heads_k() } else { problem.heads_q() };
+        let blocks = row_tiles.checked_mul(sequences).filter(|&blocks| blocks <= i32::MAX as usize);
+        let Some(blocks) = blocks else {
+            return Err(Error::Value {
+                argument: "the number of sequences",
+                expected: format!(
+                    "at most {} of this length on a GPU",
+                    i32::MAX as usize / row_tiles
+                ),
+                got: problem.batch().to_string(),
+            });
+        };
+        let values = Values { problem, tensors, row_tiles: row_tiles as u32 };
+        let parameters: Vec<Parameter> = class.parameters();
+        Ok(Some(ForwardPlan {
+            class,
+            grid: [blocks as u32, heads as u32],
+            arguments: parameters.into_iter().map(|parameter| values.of(parameter)).collect(),
+        }))
+    }
+
+    /// Threads of a block.
+    pub fn threads(&self) -> u32 {
+        self.class.tile.threads()
+    }
+
+    /// Dynamic shared memory of a block, in bytes.
+    pub fn shared_bytes(&self) -> u32 {
+        shared_bytes(&self.class)
+    }
+}
+
+fn class(problem: &Problem<'_>, limits: Limits, element: Element, vectors: bool) -> ForwardClass {
+    let tensors = problem.tensors();
+    let bias = tensors.bias.and_then(|bias| Element::of(bias.dtype()));
+    let (softcap, alibi) = (problem.softcap().is_some(), problem.has_alibi());
+    let class = ForwardClass {
+        target: limits.target,
+        element,
+        out: Element::of(problem.out_dtype()).unwrap_or(element),
+        head_dim: problem.head_dim() as u32,
+        head_dim_v: problem.head_dim_v() as u32,
+        access: if vectors { Access::Vectors } else { Access::Elements },
+        tile: Tile { rows: 0, keys: 0, warps: 0 },
+        grouped: false,
+        lengths: Lengths {
+            packed: problem.is_packed(),
+            used_q: tensors.lengths.seqused_q.is_some(),
+            used_k: tensors.lengths.seqused_k.is_some(),
+        },
+        bounds: bounds(problem),
+        scores: Scores {
+            folded: problem.scale() as f32 > 0.0 && !softcap && bias.is_none() && !alibi,
+            softcap,
+            bias,
+            mask: problem.has_mask(),
+            alibi,
+        },
+        sinks: tensors.sinks.and_then(|sinks| Element::of(sinks.dtype())),
+        dropout: problem.dropout().is_some(),
+    };
+    let tile = tile::forward(&class, limits.shared_bytes);
+    // Short queries of all heads of a group share a tile, and so one reading of the keys.
+    let (max_q, _) = problem.max_seqlens();
+    let (rows, group) = (tile.rows as usize, problem.group());
+    let grouped = group > 1 && (max_q * group).div_ceil(rows) < max_q.div_ceil(rows) * group;
+    ForwardClass { tile, grouped, ..class }
+}
+
+/// Bounds that can hide something.
+fn bounds(problem: &Problem<'_>) -> Bounds {
+    let lengths = problem.tensors().lengths;
+    let listed = problem.is_packed() || lengths.seqused_q.is_some() || lengths.seqused_k.is_some();
+    if !listed && problem.batch() > 0 && problem.visibility(0).is_everything() {
+        return Bounds::default();
+    }
+    let (left, right) = problem.window();
+    Bounds { lower: left < i64::MAX, upper: right < i64::MAX }
+}

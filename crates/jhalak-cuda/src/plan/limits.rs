@@ -1,0 +1,99 @@
+//! What a device offers and what it cannot do.
+
+use jhalak_problem::{Error, Problem, Result};
+use jhalak_ptx::Target;
+
+use crate::kernels::Element;
+
+/// The largest head dimension of the kernels.
+const MAX_HEAD_DIM: usize = 256;
+/// The most rows of q or of k: positions and their differences then fit 32 bits with room to spare.
+const MAX_ROWS: usize = 1 << 29;
+/// The most heads: they are the second dimension of the grid (CUDA programming guide, table of
+/// compute capabilities).
+const MAX_HEADS: usize = 65_535;
+
+/// What kernels are made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Limits {
+    /// The architecture that kernels are written for.
+    pub target: Target,
+    /// The most shared memory of a block, in bytes.
+    pub shared_bytes: u32,
+}
+
+impl Limits {
+    /// Those of a target's smallest device.
+    pub fn of(target: Target) -> Self {
+        let shared_bytes = match target {
+            // sm_86 has less than sm_80.
+            Target::Sm80 => 99 * 1024,
+            other => other.max_shared_bytes(),
+        };
+        Limits { target, shared_bytes }
+    }
+
+    /// Those of the portable kernels on a device of this compute capability.
+    ///
+    /// # Errors
+    /// [`Error::Environment`] for a device older than sm_75.
+    pub fn of_capability(capability: (u32, u32), shared_bytes: u32) -> Result<Self> {
+        let (major, minor) = capability;
+        let target = match capability {
+            (0..7, _) | (7, 0..5) => {
+                return Err(Error::Environment(format!(
+                    "GPU kernels need compute capability 7.5 or newer, this device has \
+                     {major}.{minor}"
+                )));
+            }
+            (7, _) => Target::Sm75,
+            _ => Target::Sm80,
+        };
+        let shared_bytes = shared_bytes.min(target.max_shared_bytes());
+        Ok(Limits { target, shared_bytes })
+    }
+
+    /// The element of a call, if kernels can run it.
+    ///
+    /// # Errors
+    /// An [`Error`] that names what the device or the kernels cannot do.
+    pub(super) fn check(self, problem: &Problem<'_>) -> Result<Element> {
+        let element = match Element::of(problem.dtype()) {
+            Some(Element::Bf16) if self.target < Target::Sm80 => None,
+            element => element,
+        };
+        let Some(element) = element else {
+            let expected = match self.target {
+                Target::Sm75 => "f32 or f16 on this GPU",
+                _ => "f32, f16 or bf16 on a GPU",
+            };
+            let got = problem.dtype();
+            return Err(Error::DType { argument: "q", expected: expected.into(), got });
+        };
+        let at_most = |argument, most: usize, got: usize| {
+            if got <= most {
+                return Ok(());
+            }
+            let expected = format!("at most {most} on a GPU");
+            Err(Error::Value { argument, expected, got: got.to_string() })
+        };
+        at_most("head_dim D", MAX_HEAD_DIM, problem.head_dim())?;
+        at_most("head_dim Dv", MAX_HEAD_DIM, problem.head_dim_v())?;
+        at_most("the number of query heads", MAX_HEADS, problem.heads_q())?;
+        let tensors = problem.tensors();
+        let rows = |shape: &[usize]| shape[shape.len() - 3];
+        at_most("the rows of q", MAX_ROWS, rows(tensors.q.shape()))?;
+        at_most("the rows of k", MAX_ROWS, rows(tensors.k.shape()))?;
+        if let (Some((q, k)), true) = (problem.starts(), problem.has_alibi())
+            && (q - k).unsigned_abs() > MAX_ROWS as u64
+        {
+            let expected = "within ±2^29 with ALiBi on a GPU".to_owned();
+            return Err(Error::Value {
+                argument: "q_start - k_start",
+                expected,
+                got: (q - k).to_string(),
+            });
+        }
+        Ok(element)
+    }
+}

@@ -1,0 +1,17 @@
+//! From a checked call to a kernel's class, its grid and its arguments. Pure: no device is needed.
+//!
+//! ```text
+//! Problem ──▶ ForwardClass (what is compiled)
+//!        └──▶ grid, shared memory, the value of each parameter (what changes from call to call)
+//! ```
+
+mod forward;
+mod limits;
+mod place;
+mod tensors;
+mod tile;
+mod values;
+
+pub use forward::ForwardPlan;
+pub use limits::Limits;
+pub use values::Value;
