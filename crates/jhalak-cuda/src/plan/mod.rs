@@ -7,6 +7,8 @@
 
 mod forward;
 mod limits;
+mod merge;
+mod passes;
 mod place;
 mod tensors;
 mod tile;
@@ -14,4 +16,6 @@ mod values;
 
 pub use forward::ForwardPlan;
 pub use limits::Limits;
+pub use merge::SplitWorkspace;
+pub use passes::{BackwardWorkspace, DqSum, PassPlan};
 pub use values::Value;
