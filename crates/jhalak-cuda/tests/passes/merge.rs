@@ -1,0 +1,1 @@
+//! Merging results over different keys.
