@@ -179,6 +179,16 @@ impl Gpu {
         self.read(held.dtype, held.place(index))
     }
 
+    /// Copies a tensor to element `n` of the first dimension of another, where it is written.
+    pub fn copy(&mut self, from: &Held, to: &Held, n: usize) {
+        for index in from.indices() {
+            let value = self.memory.read::<f32>(from.place(&index), 1);
+            if let Ok(value) = value {
+                self.memory.write(to.place(&[&[n], index.as_slice()].concat()), &value).unwrap();
+            }
+        }
+    }
+
     /// Panics unless what lies between the elements of an output is still there.
     pub fn assert_surroundings(&self, held: &Held) {
         let own: std::collections::HashSet<u64> =
