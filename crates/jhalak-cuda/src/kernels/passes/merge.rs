@@ -109,6 +109,10 @@ pub fn merge(class: &MergeClass) -> Result<Module, Error> {
 
 fn write(k: &mut KernelBuilder, class: &MergeClass) {
     k.maxntid(THREADS);
+    if class.parts == (Parts::Stacked { shared: false }) {
+        // Left alone, ptxas spills for the sake of more blocks.
+        k.minnctapersm(4);
+    }
     let inputs = Inputs::declare(k, &class.parameters());
     let lanes = Lanes::new(k, class.split());
     let rows = BlockRows::new(k, Lengths::default(), inputs);
