@@ -145,14 +145,20 @@ fn rows_that_are_not_used_are_0_and_nobody_reads_them() {
 fn a_spoiled_row_is_nan_unless_it_sees_no_key() {
     let (inf, nan) = (f64::INFINITY, f64::NAN);
     let cases = [
-        (Some([2.0, 0.0]), nan, -inf, None, nan),
-        (Some([0.0, 0.0]), nan, -inf, None, 0.0),
-        (Some([0.0, 0.0]), inf, -inf, None, 0.0),
-        (Some([0.0, 0.0]), nan, 0.5, None, nan),
-        (Some([0.0, 0.0]), nan, 0.5, Some(0.5), 0.0),
-        (Some([0.0, 0.0]), nan, 0.75, Some(0.5), nan),
-        (Some([nan, 0.0]), 1.0, nan, Some(0.5), nan),
-        (Some([1.0, -3.0]), 2.0, 0.5, Some(0.5), -4.0),
+        ([2.0, 0.0], nan, -inf, None, nan),
+        ([0.0, 0.0], nan, -inf, None, 0.0),
+        ([0.0, 0.0], inf, -inf, None, 0.0),
+        ([0.0, 0.0], nan, 0.5, None, nan),
+        ([0.0, 0.0], nan, 0.5, Some(0.5), 0.0),
+        // What 0.5 becomes by way of a power of 2, in single precision.
+        ([0.0, 0.0], nan, 0.5 + 1.2e-7, Some(0.5), 0.0),
+        ([0.0, 0.0], nan, 0.5 - 1.2e-7, Some(0.5), 0.0),
+        ([0.0, 0.0], nan, 0.75, Some(0.5), nan),
+        ([0.0, 0.0], nan, 0.75, Some(-inf), nan),
+        ([0.0, 0.0], nan, -inf, Some(-inf), 0.0),
+        ([0.0, 0.0], nan, nan, Some(-inf), nan),
+        ([nan, 0.0], 1.0, nan, Some(0.5), nan),
+        ([1.0, -3.0], 2.0, 0.5, Some(0.5), -4.0),
     ];
     for dtype in [DType::F32, DType::F16] {
         for (out_row, dout_value, lse_value, sink, expected) in cases {
@@ -160,7 +166,7 @@ fn a_spoiled_row_is_nan_unless_it_sees_no_key() {
             // The first row is as it should be.
             let rows = Rows::dense(1, 2, 1);
             let out = gpu.tensor(dtype, &[1, 2, 1, 2], Layout::Plain, |index| {
-                Some(if index[1] == 0 { 1.0 } else { out_row?[index[3]] })
+                Some(if index[1] == 0 { 1.0 } else { out_row[index[3]] })
             });
             let dout = gpu.tensor(dtype, &[1, 2, 1, 2], Layout::Plain, |index| {
                 Some(if index[1] == 0 { 1.5 } else { dout_value })

@@ -4,8 +4,8 @@
 //! Rows that are not used get 0 without being read. So do rows that see no key: their out is the
 //! constant 0, and whatever dout holds flows nowhere.
 
-use jhalak_ptx::Comparison::{Eq, Neu};
-use jhalak_ptx::{Connective, Error, F32, KernelBuilder, Module, ModuleBuilder, Target};
+use jhalak_ptx::Comparison::{Eq, Gtu, Neu};
+use jhalak_ptx::{Connective, Error, F32, KernelBuilder, Module, ModuleBuilder, Pred, Target};
 
 use super::super::class::{Access, Lengths, tensor_parameters};
 use super::super::element::Element;
@@ -157,9 +157,7 @@ fn row_sum(
     let out = lanes.load(k, out, out_place, row.used);
     let dout = lanes.load(k, dout, dout_place, row.used);
     let lse = number(k, rows, Tensor::Lse, row);
-    // A row without keys has nothing but its sink in lse.
-    let sink = sink.unwrap_or_else(|| k.mov_f32(f32::NEG_INFINITY));
-    let seen = k.setp_f32(Neu, lse, sink);
+    let seen = sees_keys(k, lse, sink);
     let mut terms: Vec<F32> = out
         .into_iter()
         .zip(dout)
@@ -179,6 +177,20 @@ fn row_sum(
             .collect();
     }
     lanes.sum(k, terms[0])
+}
+
+/// Whether a row may see keys: without any, nothing but its sink is in lse, up to the rounding of a
+/// forward pass that counts in powers of 2.
+fn sees_keys(k: &mut KernelBuilder, lse: F32, sink: Option<F32>) -> Pred {
+    let Some(sink) = sink else { return k.setp_f32(Neu, lse, f32::NEG_INFINITY) };
+    let distance = k.sub_f32(lse, sink);
+    let distance = k.abs_f32(distance);
+    let size = k.abs_f32(sink);
+    let near = k.mul_f32(size, 4.0 * f32::EPSILON);
+    // Of a sink of −∞, only −∞ is near.
+    let near = k.min_f32(near, 1.0);
+    let far = k.setp_f32(Gtu, distance, near);
+    k.setp_f32_with(Neu, lse, sink, Connective::And, far)
 }
 
 /// A row's number, or 0 where the row is not used.
