@@ -1,6 +1,8 @@
 //! [`Engine`]: which instructions and which threads a call runs on.
 
-use jhalak_problem::{Backward, DType, Device, Error, Forward, Merge, Result, TensorView, TensorViewMut};
+use jhalak_problem::{
+    Backward, DType, Device, Error, Forward, Merge, Result, TensorView, TensorViewMut,
+};
 
 use crate::arithmetic::Wide;
 #[cfg(target_arch = "x86_64")]

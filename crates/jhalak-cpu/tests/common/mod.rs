@@ -1,7 +1,7 @@
 //! What the tests share.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-pub mod case;
 pub mod every;
 pub mod run;
-pub mod strided;
+
+pub use jhalak_cases::{case, strided};

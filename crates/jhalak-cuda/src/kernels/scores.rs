@@ -4,6 +4,7 @@ use jhalak_ptx::Comparison::{Eq, Lt};
 use jhalak_ptx::{B32, B64, Connective, F32, KernelBuilder, Pred};
 
 use super::class::{self, ForwardClass};
+use super::element::Element;
 use super::guarded::{load_byte, load_float};
 use super::parameters::{Axis, Inputs, Parameter, Tensor};
 use super::row::Row;
@@ -94,7 +95,8 @@ impl Scores {
             let base = inputs.base(k, Tensor::Alibi);
             let place = inputs.advance(k, base, self.batch, Tensor::Alibi, Axis::Batch);
             let place = inputs.advance(k, place, row.head, Tensor::Alibi, Axis::Head);
-            Alibi { slope: k.ld(place), position: k.add_u32(row.i, start) }
+            let slope = load_float(k, Element::F32, used, place);
+            Alibi { slope, position: k.add_u32(row.i, start) }
         });
         let mut shaped = |given: bool, tensor| {
             given.then(|| {

@@ -115,7 +115,7 @@ fn terms_that_cancel_leave_an_exact_sum() {
     // All weights are 1.
     let lse = gpu.tensor(DType::F32, &rows.numbers(), Layout::Plain, |_| Some(0.25));
     let sinks = gpu.tensor(DType::F32, &[1], Layout::Plain, |_| Some(0.25));
-    let large = |i: usize| if i % 2 == 0 { 3e7 } else { -3e7 };
+    let large = |i: usize| if i.is_multiple_of(2) { 3e7 } else { -3e7 };
     let delta = gpu.tensor(DType::F32, &rows.numbers(), Layout::Plain, |index| {
         Some(rounded(DType::F32, large(index[2]) * (1.0 + noise(index[2] / 2)) + noise(index[2])))
     });

@@ -235,11 +235,7 @@ fn check_cu_seqlens_shape(argument: &'static str, view: &TensorView<'_>) -> Resu
     check_integers(argument, view)
 }
 
-fn check_seqused_shape(
-    argument: &'static str,
-    view: &TensorView<'_>,
-    batch: usize,
-) -> Result<()> {
+fn check_seqused_shape(argument: &'static str, view: &TensorView<'_>, batch: usize) -> Result<()> {
     if view.shape() == [batch] {
         return Ok(());
     }

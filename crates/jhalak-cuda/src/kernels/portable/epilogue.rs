@@ -188,7 +188,8 @@ fn store_through_shared(
     }
     k.bar_warp_sync();
     let chunks = class.head_dim_v / 8;
-    let lanes = 32.min(chunks.next_power_of_two());
+    // A fragment's 16 rows in one pass or more.
+    let lanes = chunks.next_power_of_two().clamp(2, 32);
     let at_once = 32 / lanes;
     let row = k.shr_u32(context.thread.lane, lanes.ilog2());
     let chunk = k.and_b32(context.thread.lane, lanes - 1);

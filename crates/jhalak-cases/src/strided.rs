@@ -1,7 +1,11 @@
 //! [`Strided`]: tensors in every memory layout, with poison between their elements.
 
+use std::ffi::c_void;
+
 use half::{bf16, f16};
-use jhalak_problem::{DType, TensorView, TensorViewMut};
+use jhalak_problem::{DType, Device, TensorView, TensorViewMut};
+
+use crate::bytes::Bytes;
 
 /// How a tensor lies in memory.
 #[derive(Clone, Debug, Default)]
@@ -130,15 +134,63 @@ impl Strided {
         self
     }
 
+    /// The tensor for reading.
     pub fn view(&self) -> TensorView<'_> {
         with_data!(&self.data, v => TensorView::strided(v, self.offset, &self.shape, &self.strides))
             .expect("a test's own layout")
     }
 
+    /// The tensor for writing.
     pub fn view_mut(&mut self) -> TensorViewMut<'_> {
         let (offset, shape, strides) = (self.offset, &self.shape, &self.strides);
         with_data!(&mut self.data, v => TensorViewMut::strided(v, offset, shape, strides))
             .expect("a test's own layout")
+    }
+
+    /// All of its memory, with what lies between the elements.
+    pub fn bytes(&self) -> Vec<u8> {
+        with_data!(&self.data, v => v.iter().flat_map(|x| x.to_bytes()).collect())
+    }
+
+    /// Replaces all of its memory.
+    ///
+    /// # Panics
+    /// If there are more or fewer bytes.
+    pub fn set_bytes(&mut self, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.bytes().len());
+        with_data!(&mut self.data, v => {
+            let size = bytes.len() / v.len();
+            for (x, bytes) in v.iter_mut().zip(bytes.chunks(size)) {
+                *x = Bytes::from_bytes(bytes);
+            }
+        });
+    }
+
+    /// Where it lies once its bytes have been copied to `address` of a device.
+    ///
+    /// # Safety
+    /// As [`TensorView::from_raw`], if anybody reads it.
+    pub unsafe fn view_at(&self, address: u64, device: Device) -> TensorView<'_> {
+        let (ptr, view) = (self.first_at(address), self.view());
+        // SAFETY: as the caller's.
+        unsafe { TensorView::from_raw(ptr, view.dtype(), device, view.shape(), view.strides()) }
+            .expect("a test's own layout")
+    }
+
+    /// As [`view_at`](Self::view_at), for writing.
+    ///
+    /// # Safety
+    /// As [`TensorViewMut::from_raw`], if anybody writes it.
+    pub unsafe fn view_mut_at(&self, address: u64, device: Device) -> TensorViewMut<'_> {
+        let (ptr, view) = (self.first_at(address), self.view());
+        // SAFETY: as the caller's.
+        unsafe { TensorViewMut::from_raw(ptr, view.dtype(), device, view.shape(), view.strides()) }
+            .expect("a test's own layout")
+    }
+
+    fn first_at(&self, address: u64) -> *mut c_void {
+        let first = self.offset * self.view().dtype().size();
+        std::ptr::without_provenance_mut(address as usize + first)
     }
 
     /// All elements in row-major order.

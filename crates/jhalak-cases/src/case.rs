@@ -1,55 +1,84 @@
 //! [`Case`]: one attention call with every option, its tensors, and how it is drawn.
 
-use jhalak_problem::{Attention, DType, TensorView};
+use jhalak_problem::{Attention, DType, Device, Element, TensorView};
 use proptest::prelude::*;
 
-use super::strided::{Layout, Strided, noise};
+use crate::strided::{Layout, Strided, noise};
 
 /// Everything about a call but its numbers.
 #[derive(Clone, Debug)]
 pub struct Case {
+    /// The dtype of q, k and v.
     pub dtype: DType,
+    /// Key heads.
     pub heads_k: usize,
+    /// Query heads of a key head.
     pub group: usize,
+    /// D.
     pub head_dim: usize,
+    /// Dv.
     pub head_dim_v: usize,
     /// (queries, keys) of each sequence.
     pub lengths: Vec<(usize, usize)>,
+    /// Whether sequences lie one after the other.
     pub packed: bool,
     /// Rows after the last packed sequence.
     pub spare_rows: usize,
     /// How many queries and keys of each sequence are not used.
     pub unused: Option<(usize, usize)>,
+    /// The scale, if not 1/√D.
     pub scale: Option<f64>,
+    /// Causal.
     pub causal: bool,
+    /// (left, right), −1 for unbounded.
     pub window: Option<(i64, i64)>,
+    /// 0 for none.
     pub softcap: f64,
     /// Which dimensions of the bias have their full size, and whether it is f32.
     pub bias: Option<([bool; 4], bool)>,
+    /// Which dimensions of the mask have their full size.
     pub mask: Option<[bool; 4]>,
+    /// ALiBi, with slopes for each sequence or for all.
     pub alibi: Option<bool>,
+    /// Sink logits.
     pub sinks: bool,
+    /// The probability of dropout.
     pub dropout: Option<f64>,
+    /// (q_start, k_start).
     pub starts: Option<(i64, i64)>,
+    /// Whether out is f32.
     pub out_f32: bool,
+    /// The layouts of q, k, v, and of bias and mask.
     pub layouts: [Layout; 4],
     /// Multiplies q.
     pub spread: f64,
+    /// Where the numbers come from.
     pub seed: u64,
 }
 
 /// The tensors of a case.
 pub struct Tensors {
+    /// q.
     pub q: Strided,
+    /// k.
     pub k: Strided,
+    /// v.
     pub v: Strided,
+    /// The bias.
     pub bias: Option<Strided>,
+    /// The mask.
     pub mask: Option<Strided>,
+    /// Slopes.
     pub alibi: Option<Strided>,
+    /// Sinks.
     pub sinks: Option<Strided>,
+    /// Where packed queries begin.
     pub cu_q: Vec<i32>,
+    /// Where packed keys begin.
     pub cu_k: Vec<i32>,
+    /// Used queries.
     pub used_q: Vec<i64>,
+    /// Used keys.
     pub used_k: Vec<i64>,
 }
 
@@ -70,6 +99,85 @@ impl Tensors {
         let tensor = |n, shape| Strided::new(dtype, shape, &Layout::default(), |i| value(n, i));
         Tensors::plain(tensor(0, q), tensor(1, k), tensor(2, v))
     }
+}
+
+/// The tensors of a case, wherever they are.
+#[derive(Clone, Copy)]
+pub struct Views<'t> {
+    /// q.
+    pub q: TensorView<'t>,
+    /// k.
+    pub k: TensorView<'t>,
+    /// v.
+    pub v: TensorView<'t>,
+    bias: Option<TensorView<'t>>,
+    mask: Option<TensorView<'t>>,
+    alibi: Option<TensorView<'t>>,
+    sinks: Option<TensorView<'t>>,
+    cu_q: TensorView<'t>,
+    cu_k: TensorView<'t>,
+    used_q: TensorView<'t>,
+    used_k: TensorView<'t>,
+}
+
+impl Tensors {
+    /// The tensors where they are.
+    pub fn views(&self) -> Views<'_> {
+        Views {
+            q: self.q.view(),
+            k: self.k.view(),
+            v: self.v.view(),
+            bias: self.bias.as_ref().map(Strided::view),
+            mask: self.mask.as_ref().map(Strided::view),
+            alibi: self.alibi.as_ref().map(Strided::view),
+            sinks: self.sinks.as_ref().map(Strided::view),
+            cu_q: list(&self.cu_q),
+            cu_k: list(&self.cu_k),
+            used_q: list(&self.used_q),
+            used_k: list(&self.used_k),
+        }
+    }
+
+    /// The tensors on a device: `upload` copies bytes there and tells their address.
+    pub fn views_on<'t>(
+        &'t self,
+        device: Device,
+        mut upload: impl FnMut(&[u8]) -> u64,
+    ) -> Views<'t> {
+        let mut strided = |tensor: &'t Strided| {
+            let address = upload(&tensor.bytes());
+            // SAFETY: the host reads nothing of another device's memory.
+            unsafe { tensor.view_at(address, device) }
+        };
+        let [q, k, v] = [&self.q, &self.k, &self.v].map(&mut strided);
+        let optional = [&self.bias, &self.mask, &self.alibi, &self.sinks];
+        let [bias, mask, alibi, sinks] = optional.map(|x| x.as_ref().map(&mut strided));
+        let mut list = |bytes: Vec<u8>, dtype: DType| {
+            let shape = [bytes.len() / dtype.size()];
+            let address = std::ptr::without_provenance(upload(&bytes) as usize);
+            // SAFETY: as above.
+            unsafe { TensorView::from_raw(address, dtype, device, &shape, &[1]) }.expect("a list")
+        };
+        let starts = |x: &[i32]| x.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let lengths = |x: &[i64]| x.iter().flat_map(|x| x.to_le_bytes()).collect();
+        Views {
+            q,
+            k,
+            v,
+            bias,
+            mask,
+            alibi,
+            sinks,
+            cu_q: list(starts(&self.cu_q), DType::I32),
+            cu_k: list(starts(&self.cu_k), DType::I32),
+            used_q: list(lengths(&self.used_q), DType::I64),
+            used_k: list(lengths(&self.used_k), DType::I64),
+        }
+    }
+}
+
+fn list<T: Element>(values: &[T]) -> TensorView<'_> {
+    TensorView::from_slice(values, &[values.len()]).expect("a list")
 }
 
 impl Default for Case {
@@ -115,10 +223,12 @@ impl Case {
         }
     }
 
+    /// Query heads.
     pub fn heads_q(&self) -> usize {
         self.heads_k * self.group
     }
 
+    /// Sequences.
     pub fn batch(&self) -> usize {
         self.lengths.len()
     }
@@ -205,6 +315,11 @@ impl Case {
 
     /// The options, on these tensors.
     pub fn attention<'t>(&self, tensors: &'t Tensors) -> Attention<'t> {
+        self.options(&tensors.views())
+    }
+
+    /// The options, on tensors wherever they are.
+    pub fn options<'t>(&self, views: &Views<'t>) -> Attention<'t> {
         let mut a = Attention::new().softcap(self.softcap);
         if let Some(scale) = self.scale {
             a = a.scale(scale);
@@ -215,17 +330,17 @@ impl Case {
         if let Some((left, right)) = self.window {
             a = a.window(left, right);
         }
-        if let Some(bias) = &tensors.bias {
-            a = a.bias(bias.view());
+        if let Some(bias) = views.bias {
+            a = a.bias(bias);
         }
-        if let Some(mask) = &tensors.mask {
-            a = a.mask(mask.view());
+        if let Some(mask) = views.mask {
+            a = a.mask(mask);
         }
-        if let Some(slopes) = &tensors.alibi {
-            a = a.alibi_slopes(slopes.view());
+        if let Some(slopes) = views.alibi {
+            a = a.alibi_slopes(slopes);
         }
-        if let Some(sinks) = &tensors.sinks {
-            a = a.sinks(sinks.view());
+        if let Some(sinks) = views.sinks {
+            a = a.sinks(sinks);
         }
         if let Some(p) = self.dropout {
             a = a.dropout(p, self.seed ^ 0xABCD_EF01_2345_6789, 11);
@@ -234,20 +349,16 @@ impl Case {
             a = a.q_start(q).k_start(k);
         }
         if self.packed {
-            a = a.cu_seqlens(ints(&tensors.cu_q), ints(&tensors.cu_k));
+            a = a.cu_seqlens(views.cu_q, views.cu_k);
         }
         if self.unused.is_some() {
-            a = a.seqused_q(ints(&tensors.used_q)).seqused_k(ints(&tensors.used_k));
+            a = a.seqused_q(views.used_q).seqused_k(views.used_k);
         }
         if self.out_f32 && self.dtype != DType::F64 {
             a = a.out_dtype(DType::F32);
         }
         a
     }
-}
-
-fn ints<T: jhalak_problem::Element>(values: &[T]) -> TensorView<'_> {
-    TensorView::from_slice(values, &[values.len()]).expect("a list")
 }
 
 fn layout() -> impl Strategy<Value = Layout> {

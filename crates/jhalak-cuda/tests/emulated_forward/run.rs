@@ -1,0 +1,67 @@
+//! Runs a case's forward pass in the emulator, into poisoned outputs, and judges the results.
+
+use jhalak_cases::attended::Attended;
+use jhalak_cases::case::{Case, Tensors};
+use jhalak_cuda::kernels::portable;
+use jhalak_cuda::plan::{ForwardPlan, Limits, Value};
+use jhalak_problem::{Device, Forward, Problem};
+use jhalak_ptx::emulator::{Launch, Memory};
+
+/// Where the emulator's tensors are said to be: a device that the host does not read.
+const DEVICE: Device = Device::Cuda(0);
+/// Enough for the largest case.
+const STEPS: u64 = 1 << 30;
+
+/// Runs a case and judges it.
+pub fn check(case: &Case, limits: Limits) -> Result<(), String> {
+    judged(case, &case.tensors(), limits)
+}
+
+/// Runs a case on these tensors and judges it.
+pub fn judged(case: &Case, tensors: &Tensors, limits: Limits) -> Result<(), String> {
+    let (q, k, v) = (tensors.q.view(), tensors.k.view(), tensors.v.view());
+    let problem = Problem::new(&case.attention(tensors), q, k, v).unwrap();
+    forward(case, tensors, limits)?.judge(&problem)
+}
+
+/// Runs a case in the emulator.
+pub fn forward(case: &Case, tensors: &Tensors, limits: Limits) -> Result<Attended, String> {
+    let mut memory = Memory::new();
+    let views = tensors.views_on(DEVICE, |bytes| memory.alloc(bytes));
+    let attention = case.options(&views);
+    let problem = Problem::new(&attention, views.q, views.k, views.v).unwrap();
+    let mut attended = Attended::poisoned(&problem, &case.layouts[3]);
+    let Attended { out, lse } = &mut attended;
+    let [out_at, lse_at] = [&*out, &*lse].map(|tensor| memory.alloc(&tensor.bytes()));
+    // SAFETY: the host writes nothing to another device's memory.
+    let outputs = unsafe { (out.view_mut_at(out_at, DEVICE), lse.view_mut_at(lse_at, DEVICE)) };
+    let call = Forward::new(&problem, outputs.0, outputs.1).unwrap();
+    let plan = ForwardPlan::new(&call, limits).unwrap();
+    if let Some(plan) = plan {
+        launch(&plan, case.seed, &mut memory)?;
+    }
+    for (tensor, at) in [(out, out_at), (lse, lse_at)] {
+        let count = tensor.bytes().len();
+        tensor.set_bytes(&memory.read(at, count).map_err(|fault| fault.to_string())?);
+    }
+    Ok(attended)
+}
+
+fn launch(plan: &ForwardPlan, seed: u64, memory: &mut Memory) -> Result<(), String> {
+    let module = portable::forward(&plan.class).map_err(|error| error.to_string())?;
+    let [x, y] = plan.grid;
+    let mut launch = Launch::new(&module, portable::FORWARD)
+        .grid(x, y, 1)
+        .block(plan.threads())
+        .dynamic_shared(plan.shared_bytes())
+        .seed(seed)
+        .step_limit(STEPS);
+    for argument in &plan.arguments {
+        launch = match *argument {
+            Value::U32(value) => launch.arg(value),
+            Value::U64(value) => launch.arg(value),
+            Value::F32(value) => launch.arg(value),
+        };
+    }
+    launch.run(memory).map(|_| ()).map_err(|report| format!("{report}\n{:?}", plan.class))
+}
