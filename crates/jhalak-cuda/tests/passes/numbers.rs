@@ -5,10 +5,7 @@ use jhalak_problem::DType;
 
 /// The `n`th of numbers between −1 and 1 that look random.
 pub fn noise(n: usize) -> f64 {
-    let mut x = (n as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(0x2545_F491_4F6C_DD1D);
-    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    (x >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    jhalak_cases::strided::noise(0, &[n]) / 4.0
 }
 
 /// The nearest number of a type.
