@@ -69,7 +69,7 @@ impl Engine {
     /// [`Error::OutOfMemory`] if work space cannot be had, [`Error::Device`] for tensors of another
     /// device; nothing has been written then.
     pub fn forward(&self, call: &Forward<'_>) -> Result<()> {
-        check_device(call.problem().device())?;
+        check_device("q", call.problem().device())?;
         if call.problem().dtype() == DType::F64 {
             return forward::forward(Wide(Scalar::<f64>::new()), call, &self.executor);
         }
@@ -89,7 +89,7 @@ impl Engine {
     /// [`Error::OutOfMemory`] if work space cannot be had, [`Error::Device`] for tensors of another
     /// device; nothing has been written then.
     pub fn backward(&self, call: &Backward<'_>) -> Result<()> {
-        check_device(call.problem().device())?;
+        check_device("q", call.problem().device())?;
         if call.problem().dtype() == DType::F64 {
             return backward::backward(Scalar::<f64>::new(), call, &self.executor);
         }
@@ -101,21 +101,23 @@ impl Engine {
     /// Shapes and dtypes are those of [`Merge::new`].
     ///
     /// # Errors
-    /// What [`Merge::new`] refuses.
+    /// What [`Merge::new`] refuses; [`Error::Device`] for tensors of another device.
     pub fn merge(
         &self,
         parts: &[(TensorView<'_>, TensorView<'_>)],
         out: TensorViewMut<'_>,
         lse: TensorViewMut<'_>,
     ) -> Result<()> {
-        merge::merge(&Merge::new(parts, out, lse)?, &self.executor)
+        let call = Merge::new(parts, out, lse)?;
+        check_device("out", call.device())?;
+        merge::merge(&call, &self.executor)
     }
 }
 
-fn check_device(device: Device) -> Result<()> {
+fn check_device(argument: &'static str, device: Device) -> Result<()> {
     if device == Device::Cpu {
         return Ok(());
     }
     let (expected, got) = (Device::Cpu.to_string(), device.to_string());
-    Err(Error::Device { argument: "q", expected, got })
+    Err(Error::Device { argument, expected, got })
 }

@@ -321,6 +321,42 @@ fn merges_that_do_not_fit_are_named() {
     says(&refused(&[(out.view(), other.view())]), &["a part's lse", "[2, 4, 3]"]);
     let half = Tensor::zeros(DType::F16, &[2, 4, 3]).unwrap();
     says(&refused(&[(out.view(), half.view())]), &["a part's lse", "f32", "f16"]);
+    let elsewhere = |view: TensorView<'_>| {
+        // SAFETY: never read: the device is refused.
+        unsafe {
+            let (shape, strides) = (view.shape(), view.strides());
+            TensorView::from_raw(view.as_ptr(), DType::F32, Device::Cuda(1), shape, strides)
+        }
+        .unwrap()
+    };
+    let parts = [(out.view(), lse.view()), (elsewhere(out.view()), lse.view())];
+    says(&refused(&parts), &["a part's out", "cpu", "cuda:1"]);
+    let parts = [(out.view(), elsewhere(lse.view()))];
+    says(&refused(&parts), &["a part's lse", "cpu", "cuda:1"]);
+}
+
+#[test]
+fn a_merge_is_on_the_device_of_its_tensors() {
+    let (out, lse) = (zeros(&[2, 3, 4, 6]), zeros(&[2, 4, 3]));
+    let device = Device::Cuda(2);
+    let input = |tensor: &Tensor| {
+        let view = tensor.view();
+        let (shape, strides) = (view.shape().to_vec(), view.strides().to_vec());
+        // SAFETY: never read.
+        unsafe { TensorView::from_raw(view.as_ptr(), DType::F32, device, &shape, &strides) }
+            .unwrap()
+    };
+    let (mut target_out, mut target_lse) = (zeros(&[2, 3, 4, 6]), zeros(&[2, 4, 3]));
+    let output = |tensor: &mut Tensor| {
+        let mut view = tensor.view_mut();
+        let (shape, strides) = (view.shape().to_vec(), view.strides().to_vec());
+        // SAFETY: never written.
+        unsafe { TensorViewMut::from_raw(view.as_mut_ptr(), DType::F32, device, &shape, &strides) }
+            .unwrap()
+    };
+    let parts = [(input(&out), input(&lse))];
+    let merge = Merge::new(&parts, output(&mut target_out), output(&mut target_lse)).unwrap();
+    assert_eq!(merge.device(), device);
 }
 
 fn any_size() -> impl Strategy<Value = usize> {

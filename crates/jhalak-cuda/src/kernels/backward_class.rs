@@ -3,7 +3,7 @@
 use jhalak_ptx::Target;
 
 use super::class::{
-    Access, Bounds, Lengths, Scores, Tile, numbers_parameters, rows_parameters, shared_parameters,
+    Access, Bounds, Lengths, Scores, Tile, row_parameters, rows_parameters, shared_parameters,
 };
 use super::element::Element;
 use super::parameters::{Parameter, Tensor};
@@ -65,9 +65,9 @@ impl BackwardClass {
     pub fn parameters(&self) -> Vec<Parameter> {
         let rows = |tensor| rows_parameters(tensor, self.access);
         let mut list = [Tensor::Q, Tensor::K, Tensor::V, Tensor::Dout].map(rows).concat();
-        list.extend([Tensor::Lse, Tensor::Delta].map(numbers_parameters).concat());
+        list.extend([Tensor::Lse, Tensor::Delta].map(row_parameters).concat());
         if self.dq {
-            list.extend(numbers_parameters(Tensor::DqSum));
+            list.extend(row_parameters(Tensor::DqSum));
         }
         list.extend(self.dk.map(|_| rows(Tensor::Dk)).unwrap_or_default());
         list.extend(self.dv.map(|_| rows(Tensor::Dv)).unwrap_or_default());

@@ -115,7 +115,7 @@ impl ForwardClass {
     pub fn parameters(&self) -> Vec<Parameter> {
         let rows = |tensor| rows_parameters(tensor, self.access);
         let mut list = [Tensor::Q, Tensor::K, Tensor::V, Tensor::Out].map(rows).concat();
-        list.extend(numbers_parameters(Tensor::Lse));
+        list.extend(row_parameters(Tensor::Lse));
         list.extend(shared_parameters(self.lengths, self.scores, self.dropout));
         if self.scores.folded {
             list.push(Parameter::Slack);
@@ -184,13 +184,21 @@ const DROPOUT: [Parameter; 9] = [
 
 /// A tensor of rows: its address and strides.
 pub(crate) fn rows_parameters(tensor: Tensor, access: Access) -> Vec<Parameter> {
-    let column = (access == Access::Elements).then_some(Axis::Column);
-    tensor_parameters(tensor, [Some(Axis::Batch), Some(Axis::Head), Some(Axis::Row), column])
+    match access {
+        Access::Vectors => row_parameters(tensor),
+        Access::Elements => element_parameters(tensor),
+    }
 }
 
-/// A tensor with a number for each row: its address and strides.
-pub(crate) fn numbers_parameters(tensor: Tensor) -> Vec<Parameter> {
+/// The parameters of a tensor with one number for each row, or with rows that are contiguous.
+pub(crate) fn row_parameters(tensor: Tensor) -> Vec<Parameter> {
     tensor_parameters(tensor, [Some(Axis::Batch), Some(Axis::Head), Some(Axis::Row), None])
+}
+
+/// The parameters of a tensor with any strides.
+pub(crate) fn element_parameters(tensor: Tensor) -> Vec<Parameter> {
+    let axes = [Axis::Batch, Axis::Head, Axis::Row, Axis::Column];
+    tensor_parameters(tensor, axes.map(Some))
 }
 
 /// A tensor's address, and its strides along these axes.

@@ -10,6 +10,7 @@ mod dropout;
 mod element;
 mod guarded;
 mod parameters;
+pub mod passes;
 pub mod portable;
 mod row;
 mod scores;

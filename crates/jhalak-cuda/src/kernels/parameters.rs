@@ -34,6 +34,28 @@ pub enum Tensor {
     UsedQ,
     /// Used keys of each sequence.
     UsedK,
+    /// The gradient of the result.
+    Dout,
+    /// rowsum(dout ∘ out), given instead of the result.
+    GivenDelta,
+    /// The gradient of lse.
+    Dlse,
+    /// rowsum(dout ∘ out) − dlse, which the backward pass reads.
+    Delta,
+    /// Sums of floats that become the gradient of q.
+    DqSum,
+    /// The gradient of q.
+    Dq,
+    /// The gradient of the sinks.
+    Dsinks,
+    /// The result over a part of the keys.
+    PartOut(u8),
+    /// The lse over a part of the keys.
+    PartLse(u8),
+    /// The gradient of k.
+    Dk,
+    /// The gradient of v.
+    Dv,
 }
 
 /// A direction in which a tensor has a stride.
@@ -47,6 +69,8 @@ pub enum Axis {
     Row,
     /// From one element of a row to the next.
     Column,
+    /// From one part of the keys to the next.
+    Part,
 }
 
 /// One parameter of a kernel. Strides are in bytes, as the 64 bits of a signed number.
@@ -106,6 +130,10 @@ pub enum Parameter {
     Threshold,
     /// What kept weights are multiplied by.
     Keep,
+    /// Sequences of a dense tensor; 1 where all are packed.
+    Storages,
+    /// Parts of the keys.
+    Parts,
 }
 
 enum Kind {
@@ -126,11 +154,12 @@ impl Parameter {
 
     /// The parameter's name in PTX.
     fn name(self) -> String {
-        match self {
+        let name = match self {
             Parameter::Base(tensor) => format!("{tensor:?}"),
             Parameter::Stride(tensor, axis) => format!("{tensor:?}_{axis:?}"),
             other => format!("{other:?}"),
-        }
+        };
+        name.replace(['(', ')'], "")
     }
 }
 
@@ -157,6 +186,11 @@ impl Inputs {
             (parameter, place)
         };
         Inputs(parameters.iter().map(declare).collect())
+    }
+
+    /// Whether the class has this parameter.
+    pub(crate) fn has(&self, parameter: Parameter) -> bool {
+        self.0.iter().any(|(other, _)| *other == parameter)
     }
 
     fn place(&self, parameter: Parameter) -> Place {

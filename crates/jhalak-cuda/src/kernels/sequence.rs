@@ -78,40 +78,85 @@ impl Sequence {
         inputs: &Inputs,
         batch: B32,
     ) -> Self {
-        let (all_q, all_k) = (inputs.u32(k, Parameter::RowsQ), inputs.u32(k, Parameter::RowsK));
-        let mut sequence = Sequence {
-            storage: batch,
-            start_q: k.mov_b32(0),
-            start_k: k.mov_b32(0),
-            rows_q: all_q,
-            rows_k: all_k,
-            used_q: all_q,
-            used_k: all_k,
-        };
+        let (q, keys) =
+            (Side::queries(k, lengths, inputs, batch), Side::keys(k, lengths, inputs, batch));
+        Sequence {
+            storage: q.storage,
+            start_q: q.start,
+            start_k: keys.start,
+            rows_q: q.rows,
+            rows_k: keys.rows,
+            used_q: q.used,
+            used_k: keys.used,
+        }
+    }
+}
+
+/// The queries of a sequence, or its keys.
+#[derive(Clone, Copy)]
+pub(crate) struct Side {
+    /// The sequence's index in dense tensors.
+    pub(crate) storage: B32,
+    /// The first row.
+    pub(crate) start: B32,
+    /// Rows that belong to it.
+    pub(crate) rows: B32,
+    /// Rows in use.
+    pub(crate) used: B32,
+}
+
+/// What a side's numbers are called.
+struct Names {
+    rows: Parameter,
+    starts: Tensor,
+    used: Tensor,
+}
+
+impl Side {
+    /// The queries of sequence `batch`.
+    pub(crate) fn queries(
+        k: &mut KernelBuilder,
+        lengths: Lengths,
+        inputs: &Inputs,
+        batch: B32,
+    ) -> Self {
+        let names = Names { rows: Parameter::RowsQ, starts: Tensor::CuQ, used: Tensor::UsedQ };
+        Side::new(k, lengths.packed, lengths.used_q, inputs, batch, &names)
+    }
+
+    fn keys(k: &mut KernelBuilder, lengths: Lengths, inputs: &Inputs, batch: B32) -> Self {
+        let names = Names { rows: Parameter::RowsK, starts: Tensor::CuK, used: Tensor::UsedK };
+        Side::new(k, lengths.packed, lengths.used_k, inputs, batch, &names)
+    }
+
+    fn new(
+        k: &mut KernelBuilder,
+        packed: bool,
+        used_given: bool,
+        inputs: &Inputs,
+        batch: B32,
+        names: &Names,
+    ) -> Self {
+        let all = inputs.u32(k, names.rows);
+        let mut side = Side { storage: batch, start: k.mov_b32(0), rows: all, used: all };
         let mut given = batch;
-        if lengths.packed {
-            sequence.storage = k.mov_b32(0);
+        if packed {
+            side.storage = k.mov_b32(0);
             let count = inputs.u32(k, Parameter::Batch);
             let spare = k.setp_u32(Ge, batch, count);
             // The spare sequence reads the last entry, and what lies after it up to the end.
-            let (start_q, end_q) = range(k, inputs, Tensor::CuQ, batch, spare, all_q);
-            let (start_k, end_k) = range(k, inputs, Tensor::CuK, batch, spare, all_k);
-            (sequence.start_q, sequence.start_k) = (start_q, start_k);
-            sequence.rows_q = k.sub_u32(end_q, start_q);
-            sequence.rows_k = k.sub_u32(end_k, start_k);
-            sequence.used_q = k.selp_b32(0, sequence.rows_q, spare);
-            sequence.used_k = k.selp_b32(0, sequence.rows_k, spare);
+            let (start, end) = range(k, inputs, names.starts, batch, spare, all);
+            side.start = start;
+            side.rows = k.sub_u32(end, start);
+            side.used = k.selp_b32(0, side.rows, spare);
             let last = k.sub_u32(count, 1);
             given = k.min_s32(batch, last);
             given = k.max_s32(given, 0);
         }
-        if lengths.used_q {
-            sequence.used_q = used(k, inputs, Tensor::UsedQ, given, sequence.used_q);
+        if used_given {
+            side.used = used(k, inputs, names.used, given, side.used);
         }
-        if lengths.used_k {
-            sequence.used_k = used(k, inputs, Tensor::UsedK, given, sequence.used_k);
-        }
-        sequence
+        side
     }
 }
 

@@ -7,7 +7,12 @@ use super::tensors::Tensors;
 use super::tile;
 use super::values::{Value, Values};
 use crate::kernels::portable::shared_bytes;
-use crate::kernels::{Access, Bounds, Element, ForwardClass, Lengths, Parameter, Scores, Tile};
+use crate::kernels::{
+    Access, Bounds, Element, ForwardClass, Lengths, Parameter, Scores, Tensor, Tile,
+};
+
+/// The tensors of rows.
+const ROWS: [Tensor; 4] = [Tensor::Q, Tensor::K, Tensor::V, Tensor::Out];
 
 /// A forward call, ready to be launched.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,33 +33,25 @@ impl ForwardPlan {
     pub fn new(call: &Forward<'_>, limits: Limits) -> Result<Option<Self>> {
         let problem = call.problem();
         let element = limits.check(problem)?;
-        let tensors = Tensors::new(call);
+        let tensors = Tensors::of_problem(problem)
+            .with_rows(Tensor::Out, Some(call.out_view()))
+            .with_numbers(Tensor::Lse, Some(call.lse_view()));
         let (max_q, _) = problem.max_seqlens();
         let rows_q = problem.tensors().q.shape()[if problem.is_packed() { 0 } else { 1 }];
         let sequences = problem.batch() + usize::from(problem.is_packed());
         if rows_q == 0 || problem.heads_q() == 0 || sequences == 0 {
             return Ok(None);
         }
-        let class = class(problem, limits, element, tensors.take_vectors());
+        let class = class(problem, limits, element, tensors.take_vectors(&ROWS));
         let rows = if class.grouped { max_q * problem.group() } else { max_q };
         let row_tiles = rows.div_ceil(class.tile.rows as usize).max(1);
         let heads = if class.grouped { problem.heads_k() } else { problem.heads_q() };
-        let blocks = row_tiles.checked_mul(sequences).filter(|&blocks| blocks <= i32::MAX as usize);
-        let Some(blocks) = blocks else {
-            return Err(Error::Value {
-                argument: "the number of sequences",
-                expected: format!(
-                    "at most {} of this length on a GPU",
-                    i32::MAX as usize / row_tiles
-                ),
-                got: problem.batch().to_string(),
-            });
-        };
+        let blocks = blocks(problem, row_tiles)?;
         let values = Values { problem, tensors, row_tiles: row_tiles as u32 };
         let parameters: Vec<Parameter> = class.parameters();
         Ok(Some(ForwardPlan {
             class,
-            grid: [blocks as u32, heads as u32],
+            grid: [blocks, heads as u32],
             arguments: parameters.into_iter().map(|parameter| values.of(parameter)).collect(),
         }))
     }
@@ -71,9 +68,7 @@ impl ForwardPlan {
 }
 
 fn class(problem: &Problem<'_>, limits: Limits, element: Element, vectors: bool) -> ForwardClass {
-    let tensors = problem.tensors();
-    let bias = tensors.bias.and_then(|bias| Element::of(bias.dtype()));
-    let (softcap, alibi) = (problem.softcap().is_some(), problem.has_alibi());
+    let sinks = problem.tensors().sinks;
     let class = ForwardClass {
         target: limits.target,
         element,
@@ -83,20 +78,10 @@ fn class(problem: &Problem<'_>, limits: Limits, element: Element, vectors: bool)
         access: if vectors { Access::Vectors } else { Access::Elements },
         tile: Tile { rows: 0, keys: 0, warps: 0 },
         grouped: false,
-        lengths: Lengths {
-            packed: problem.is_packed(),
-            used_q: tensors.lengths.seqused_q.is_some(),
-            used_k: tensors.lengths.seqused_k.is_some(),
-        },
+        lengths: lengths(problem),
         bounds: bounds(problem),
-        scores: Scores {
-            folded: problem.scale() as f32 > 0.0 && !softcap && bias.is_none() && !alibi,
-            softcap,
-            bias,
-            mask: problem.has_mask(),
-            alibi,
-        },
-        sinks: tensors.sinks.and_then(|sinks| Element::of(sinks.dtype())),
+        scores: scores(problem),
+        sinks: sinks.and_then(|sinks| Element::of(sinks.dtype())),
         dropout: problem.dropout().is_some(),
     };
     let tile = tile::forward(&class, limits.shared_bytes);
@@ -107,8 +92,37 @@ fn class(problem: &Problem<'_>, limits: Limits, element: Element, vectors: bool)
     ForwardClass { tile, grouped, ..class }
 }
 
+/// Blocks along x: so many tiles for each sequence, and for the rows after the last packed one.
+pub(super) fn blocks(problem: &Problem<'_>, tiles: usize) -> Result<u32> {
+    let sequences = problem.batch() + usize::from(problem.is_packed());
+    let blocks = tiles.checked_mul(sequences).filter(|&blocks| blocks <= i32::MAX as usize);
+    blocks.map(|blocks| blocks as u32).ok_or_else(|| Error::Value {
+        argument: "the number of sequences",
+        expected: format!("at most {} of this length on a GPU", i32::MAX as usize / tiles),
+        got: problem.batch().to_string(),
+    })
+}
+
+/// Whose lengths differ.
+pub(super) fn lengths(problem: &Problem<'_>) -> Lengths {
+    let lengths = problem.tensors().lengths;
+    Lengths {
+        packed: problem.is_packed(),
+        used_q: lengths.seqused_q.is_some(),
+        used_k: lengths.seqused_k.is_some(),
+    }
+}
+
+/// How scores are made.
+pub(super) fn scores(problem: &Problem<'_>) -> Scores {
+    let bias = problem.tensors().bias.and_then(|bias| Element::of(bias.dtype()));
+    let (softcap, alibi) = (problem.softcap().is_some(), problem.has_alibi());
+    let folded = problem.scale() as f32 > 0.0 && !softcap && bias.is_none() && !alibi;
+    Scores { folded, softcap, bias, mask: problem.has_mask(), alibi }
+}
+
 /// Bounds that can hide something.
-fn bounds(problem: &Problem<'_>) -> Bounds {
+pub(super) fn bounds(problem: &Problem<'_>) -> Bounds {
     let lengths = problem.tensors().lengths;
     let listed = problem.is_packed() || lengths.seqused_q.is_some() || lengths.seqused_k.is_some();
     if !listed && problem.batch() > 0 && problem.visibility(0).is_everything() {

@@ -1,6 +1,6 @@
 //! What a device offers and what it cannot do.
 
-use jhalak_problem::{Error, Problem, Result};
+use jhalak_problem::{DType, Error, Problem, Result};
 use jhalak_ptx::Target;
 
 use crate::kernels::Element;
@@ -58,31 +58,11 @@ impl Limits {
     /// # Errors
     /// An [`Error`] that names what the device or the kernels cannot do.
     pub(super) fn check(self, problem: &Problem<'_>) -> Result<Element> {
-        let element = match Element::of(problem.dtype()) {
-            Some(Element::Bf16) if self.target < Target::Sm80 => None,
-            element => element,
-        };
-        let Some(element) = element else {
-            let expected = match self.target {
-                Target::Sm75 => "f32 or f16 on this GPU",
-                _ => "f32, f16 or bf16 on a GPU",
-            };
-            let got = problem.dtype();
-            return Err(Error::DType { argument: "q", expected: expected.into(), got });
-        };
-        let at_most = |argument, most: usize, got: usize| {
-            if got <= most {
-                return Ok(());
-            }
-            let expected = format!("at most {most} on a GPU");
-            Err(Error::Value { argument, expected, got: got.to_string() })
-        };
-        at_most("head_dim D", MAX_HEAD_DIM, problem.head_dim())?;
-        at_most("head_dim Dv", MAX_HEAD_DIM, problem.head_dim_v())?;
-        at_most("the number of query heads", MAX_HEADS, problem.heads_q())?;
+        let element = self.check_dtype("q", problem.dtype())?;
         let tensors = problem.tensors();
         let rows = |shape: &[usize]| shape[shape.len() - 3];
-        at_most("the rows of q", MAX_ROWS, rows(tensors.q.shape()))?;
+        at_most("head_dim D", MAX_HEAD_DIM, problem.head_dim())?;
+        check_size(problem.heads_q(), rows(tensors.q.shape()), problem.head_dim_v())?;
         at_most("the rows of k", MAX_ROWS, rows(tensors.k.shape()))?;
         if let (Some((q, k)), true) = (problem.starts(), problem.has_alibi())
             && (q - k).unsigned_abs() > MAX_ROWS as u64
@@ -96,4 +76,39 @@ impl Limits {
         }
         Ok(element)
     }
+
+    /// The element of a dtype, if kernels have it.
+    ///
+    /// # Errors
+    /// [`Error::DType`] if not.
+    pub(super) fn check_dtype(self, argument: &'static str, dtype: DType) -> Result<Element> {
+        match Element::of(dtype) {
+            Some(Element::Bf16) if self.target < Target::Sm80 => {}
+            Some(element) => return Ok(element),
+            None => {}
+        }
+        let expected = match self.target {
+            Target::Sm75 => "f32 or f16 on this GPU",
+            _ => "f32, f16 or bf16 on a GPU",
+        };
+        Err(Error::DType { argument, expected: expected.into(), got: dtype })
+    }
+}
+
+/// Whether kernels can run so many query heads, rows of each, and columns of out.
+///
+/// # Errors
+/// [`Error::Value`] if not.
+pub(super) fn check_size(heads: usize, rows: usize, head_dim_v: usize) -> Result<()> {
+    at_most("head_dim Dv", MAX_HEAD_DIM, head_dim_v)?;
+    at_most("the number of query heads", MAX_HEADS, heads)?;
+    at_most("the rows of q", MAX_ROWS, rows)
+}
+
+fn at_most(argument: &'static str, most: usize, got: usize) -> Result<()> {
+    if got <= most {
+        return Ok(());
+    }
+    let expected = format!("at most {most} on a GPU");
+    Err(Error::Value { argument, expected, got: got.to_string() })
 }

@@ -5,12 +5,19 @@
 //!        └──▶ grid, shared memory, the value of each parameter (what changes from call to call)
 //! ```
 
+mod backward;
 mod forward;
 mod limits;
+mod merge;
+mod passes;
+mod place;
 mod tensors;
 mod tile;
 mod values;
 
+pub use backward::BackwardPlan;
 pub use forward::ForwardPlan;
 pub use limits::Limits;
+pub use merge::SplitWorkspace;
+pub use passes::{BackwardWorkspace, DqSum, PassPlan};
 pub use values::Value;

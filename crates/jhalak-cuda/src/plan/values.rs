@@ -26,7 +26,7 @@ pub enum Value {
 /// What a call says about each parameter.
 pub(super) struct Values<'a> {
     pub(super) problem: &'a Problem<'a>,
-    pub(super) tensors: Tensors<'a>,
+    pub(super) tensors: Tensors,
     /// Tiles of rows of a sequence, along the grid.
     pub(super) row_tiles: u32,
 }
@@ -44,6 +44,11 @@ impl Values<'_> {
             Parameter::RowsQ => Value::U32(rows(inputs.q.shape())),
             Parameter::RowsK => Value::U32(rows(inputs.k.shape())),
             Parameter::Batch => Value::U32(problem.batch() as u32),
+            Parameter::Storages => {
+                Value::U32(if problem.is_packed() { 1 } else { problem.batch() as u32 })
+            }
+            // Only merging has parts, and it has no problem.
+            Parameter::Parts => Value::U32(0),
             Parameter::RowTiles => Value::U32(self.row_tiles),
             Parameter::HeadsQ => Value::U32(problem.heads_q() as u32),
             Parameter::Group => Value::U32(problem.group() as u32),

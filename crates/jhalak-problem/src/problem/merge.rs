@@ -65,29 +65,50 @@ impl<'a> Merge<'a> {
     }
 
     fn check_memory(&self) -> Result<()> {
+        let device = self.device();
         let outputs = [("out", self.out.as_view()), ("lse", self.lse.as_view())];
         for (argument, output) in &outputs {
+            if output.device() != device {
+                return Err(device_error(argument, device, output.device()));
+            }
             if overlaps_itself(output.layout()) {
                 return Err(Error::Overlap { argument, other: "itself" });
             }
             for (part_out, part_lse) in &self.parts {
                 for (other, view) in [("a part's out", part_out), ("a part's lse", part_lse)] {
+                    if view.device() != device {
+                        return Err(device_error(other, device, view.device()));
+                    }
                     if views_overlap(output, view) {
                         return Err(Error::Overlap { argument, other });
                     }
-                    if view.device() != Device::Cpu {
-                        return Err(device_error(other, Device::Cpu, view.device()));
-                    }
                 }
-            }
-            if output.device() != Device::Cpu {
-                return Err(device_error(argument, Device::Cpu, output.device()));
             }
         }
         if views_overlap(&outputs[0].1, &outputs[1].1) {
             return Err(Error::Overlap { argument: "out", other: "lse" });
         }
         Ok(())
+    }
+
+    /// Where every tensor of the call is.
+    pub fn device(&self) -> Device {
+        self.out.device()
+    }
+
+    /// The parts, each (out, lse), as they were given.
+    pub fn part_views(&self) -> &[(TensorView<'a>, TensorView<'a>)] {
+        &self.parts
+    }
+
+    /// The whole of the merged out.
+    pub fn out_view(&self) -> TensorView<'_> {
+        self.out.as_view()
+    }
+
+    /// The whole of the merged lse.
+    pub fn lse_view(&self) -> TensorView<'_> {
+        self.lse.as_view()
     }
 
     /// The number of parts.

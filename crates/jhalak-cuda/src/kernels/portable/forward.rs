@@ -7,7 +7,7 @@
 //! ```
 
 use jhalak_ptx::Comparison::{Gt, Lt};
-use jhalak_ptx::{B32, B64, Connective, Error, F32, KernelBuilder, Module, ModuleBuilder, Pred};
+use jhalak_ptx::{B32, B64, Connective, Error, KernelBuilder, Module, ModuleBuilder, Pred};
 
 use super::super::class::{Access, ForwardClass};
 use super::super::dropout::{self, Dropout};

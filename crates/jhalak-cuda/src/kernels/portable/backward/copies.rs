@@ -82,13 +82,8 @@ impl Copies {
         let class = context.class;
         let row = Row { i: k.add_u32(first, context.thread.index), head };
         let inside = k.setp_u32(Lt, row.i, context.sequence.used_q);
-        let mine = k.setp_u32_with(
-            Lt,
-            context.thread.index,
-            class.tile.rows,
-            Connective::And,
-            inside,
-        );
+        let mine =
+            k.setp_u32_with(Lt, context.thread.index, class.tile.rows, Connective::And, inside);
         let [lse, delta] = [Tensor::Lse, Tensor::Delta].map(|tensor| {
             let place = context.row_address(k, tensor, context.sequence.start_q, &row);
             load_float(k, Element::F32, mine, place)

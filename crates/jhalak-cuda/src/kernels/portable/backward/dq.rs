@@ -52,7 +52,12 @@ impl QueryGradients {
     }
 
     /// Stores the warp's gradients of scores. Warps that share keys have the same ones.
-    pub(super) fn store_scores(&self, k: &mut KernelBuilder, context: &Context<'_>, ds: &Fragments) {
+    pub(super) fn store_scores(
+        &self,
+        k: &mut KernelBuilder,
+        context: &Context<'_>,
+        ds: &Fragments,
+    ) {
         let class = context.class;
         let element = class.element;
         let pitch = pitch(element, class.tile.rows);
@@ -165,8 +170,7 @@ fn add_f32(k: &mut KernelBuilder, context: &Context<'_>, head: B32, first: B32) 
         let (query, column) = (k.shl_b32(query, 2), k.shl_b32(column, 2));
         let ds = k.mad_lo_u32(query, 4, context.tiles.ds);
         let keys = k.mad_lo_u32(column, 4, context.tiles.keys);
-        let sums: Vec<[F32; 4]> =
-            (0..4).map(|_| std::array::from_fn(|_| k.mov_f32(0.0))).collect();
+        let sums: Vec<[F32; 4]> = (0..4).map(|_| std::array::from_fn(|_| k.mov_f32(0.0))).collect();
         k.for_range(0, tile.keys, 1, |k, key| {
             let ds = k.mad_lo_u32(key, pitch(Element::F32, tile.rows), ds);
             let keys = k.mad_lo_u32(key, pitch(Element::F32, class.head_dim), keys);

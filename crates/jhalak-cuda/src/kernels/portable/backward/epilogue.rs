@@ -12,12 +12,7 @@ use super::columns::Columns;
 use super::{Context, KeyGradients};
 
 /// Writes the sums of the keys from `first` on.
-pub(super) fn write(
-    k: &mut KernelBuilder,
-    context: &Context<'_>,
-    first: B32,
-    sums: &KeyGradients,
-) {
+pub(super) fn write(k: &mut KernelBuilder, context: &Context<'_>, first: B32, sums: &KeyGradients) {
     let class = context.class;
     if let (Some(store), Some((columns, sums))) = (class.dk, &sums.dk) {
         let scale = context.inputs.f32(k, Parameter::Scale);

@@ -104,9 +104,7 @@ impl Products {
         let (class, tiles) = (context.class, &context.tiles);
         let mut products = |dims, keys, queries, others, sums: &Option<(Columns, Fragments)>| {
             let others = match sums {
-                Some((columns, _)) => {
-                    k.mad_lo_u32(columns.first, class.element.bytes(), others)
-                }
+                Some((columns, _)) => k.mad_lo_u32(columns.first, class.element.bytes(), others),
                 None => others,
             };
             let tiles = [keys, queries, others];
