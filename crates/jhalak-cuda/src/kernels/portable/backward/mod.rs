@@ -20,7 +20,7 @@ mod layout;
 mod queries;
 
 use jhalak_ptx::Comparison::Lt;
-use jhalak_ptx::{B32, B64, Error, KernelBuilder, Module, ModuleBuilder, Special};
+use jhalak_ptx::{B32, B64, Error, KernelBuilder, Module, ModuleBuilder};
 
 use super::super::backward_class::BackwardClass;
 use super::super::class::Access;
@@ -76,7 +76,8 @@ fn write(k: &mut KernelBuilder, class: &BackwardClass) {
     let inputs = Inputs::declare(k, &class.parameters());
     let tiles = Layout::new(class).declare(k);
     let thread = Thread::new(k);
-    let block = block(k, &inputs);
+    // Early keys are seen by most queries: the longest work begins first.
+    let block = Block::of_keys(k, &inputs);
     let sequence = Sequence::new(k, class.lengths, &inputs, block.batch);
     let alignment = alignment(k, &inputs, &sequence);
     let dropout = class.dropout.then(|| Dropout::new(k, &inputs, block.batch, alignment));
@@ -119,21 +120,6 @@ fn write(k: &mut KernelBuilder, class: &BackwardClass) {
         );
     } else {
         context.tile(k, block.tile);
-    }
-}
-
-/// A block is a tile of keys of a key head. Early keys are seen by most queries: the longest work
-/// begins first.
-fn block(k: &mut KernelBuilder, inputs: &Inputs) -> Block {
-    let (block, head_k) = (k.ctaid_x(), k.special(Special::CtaidY));
-    let tiles = inputs.u32(k, Parameter::RowTiles);
-    let group = inputs.u32(k, Parameter::Group);
-    Block {
-        batch: k.div_u32(block, tiles),
-        tile: k.rem_u32(block, tiles),
-        head: k.mul_lo_u32(head_k, group),
-        head_k,
-        group,
     }
 }
 
