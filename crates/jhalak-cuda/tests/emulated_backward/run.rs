@@ -3,7 +3,7 @@
 use jhalak_cases::case::{Case, Tensors};
 use jhalak_cases::gradients::{Ask, Gradients};
 use jhalak_cases::strided::{Layout, Strided};
-use jhalak_cuda::kernels::passes::{self, THREADS};
+use jhalak_cuda::kernels::passes::{self, DsinksClass, THREADS};
 use jhalak_cuda::kernels::portable;
 use jhalak_cuda::plan::{BackwardPlan, BackwardWorkspace, DqSum, Limits, PassPlan, Value};
 use jhalak_problem::{
@@ -112,7 +112,7 @@ fn run(call: &Backward<'_>, limits: Limits, seed: u64, memory: &mut Memory) -> R
     }
     if let Some(plan) = PassPlan::dsinks(call, limits, &workspace).unwrap() {
         let module = passes::dsinks(&plan.class).unwrap();
-        launch(&module, passes::DSINKS, plan.grid, THREADS, 0, &plan.arguments)?;
+        launch(&module, passes::DSINKS, plan.grid, DsinksClass::THREADS, 0, &plan.arguments)?;
     }
     Ok(())
 }
