@@ -59,7 +59,6 @@ pub fn backward(
     });
     let call = Backward::new(&problem, inputs, targets).unwrap();
     run(&call, limits, case.seed, &mut memory)?;
-    drop(call);
     for (tensor, place) in gradients.tensors.iter_mut().zip(places) {
         let Some(tensor) = tensor else { continue };
         let count = tensor.bytes().len();
