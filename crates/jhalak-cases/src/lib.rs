@@ -4,4 +4,5 @@
 pub mod attended;
 mod bytes;
 pub mod case;
+pub mod gradients;
 pub mod strided;

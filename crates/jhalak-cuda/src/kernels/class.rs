@@ -113,64 +113,92 @@ impl ForwardClass {
 
     /// The parameters of the kernel, in order.
     pub fn parameters(&self) -> Vec<Parameter> {
-        use Axis::{Batch, Column, Head, Row};
-        let rows = |tensor| {
-            let column = (self.access == Access::Elements).then_some(Column);
-            tensor_parameters(tensor, [Some(Batch), Some(Head), Some(Row), column])
-        };
-        let Lengths { packed, used_q, used_k } = self.lengths;
-        let all = [Some(Batch), Some(Head), Some(Row), Some(Column)];
+        let rows = |tensor| rows_parameters(tensor, self.access);
         let mut list = [Tensor::Q, Tensor::K, Tensor::V, Tensor::Out].map(rows).concat();
-        list.extend(tensor_parameters(Tensor::Lse, [Some(Batch), Some(Head), Some(Row), None]));
-        list.extend([Parameter::RowsQ, Parameter::RowsK, Parameter::RowTiles, Parameter::Group]);
-        list.extend([Parameter::Aligned, Parameter::Low, Parameter::High]);
-        let when = |given: bool, parameters: &[Parameter]| {
-            if given { parameters.to_vec() } else { Vec::new() }
-        };
-        let index = |given: bool, tensor| {
-            let axes = [Some(Row), None, None, None];
-            if given { tensor_parameters(tensor, axes) } else { Vec::new() }
-        };
-        list.extend(index(packed, Tensor::CuQ));
-        list.extend(index(packed, Tensor::CuK));
-        list.extend(when(packed, &[Parameter::Batch]));
-        list.extend(index(used_q, Tensor::UsedQ));
-        list.extend(index(used_k, Tensor::UsedK));
-        list.push(Parameter::Scale);
-        list.extend(when(self.scores.folded, &[Parameter::ScaleLog2, Parameter::Slack]));
-        list.extend(when(self.scores.softcap, &[Parameter::Softcap, Parameter::ScaleOverCap]));
-        if self.scores.bias.is_some() {
-            list.extend(tensor_parameters(Tensor::Bias, all));
-        }
-        if self.scores.mask {
-            list.extend(tensor_parameters(Tensor::Mask, all));
-        }
-        if self.scores.bias.is_some() || self.scores.mask {
-            list.extend([Parameter::ScoreRows, Parameter::ScoreColumns]);
-        }
-        if self.scores.alibi {
-            list.extend(tensor_parameters(Tensor::Alibi, [Some(Batch), Some(Head), None, None]));
-            list.push(Parameter::Start);
+        list.extend(row_parameters(Tensor::Lse));
+        list.extend(shared_parameters(self.lengths, self.scores, self.dropout));
+        if self.scores.folded {
+            list.push(Parameter::Slack);
         }
         if self.sinks.is_some() {
-            list.extend(tensor_parameters(Tensor::Sinks, [Some(Head), None, None, None]));
+            list.extend(tensor_parameters(Tensor::Sinks, [Some(Axis::Head), None, None, None]));
         }
-        list.extend(when(
-            self.dropout,
-            &[
-                Parameter::HeadsQ,
-                Parameter::DropoutQuery,
-                Parameter::DropoutShift,
-                Parameter::DropoutBlock,
-                Parameter::SeedLow,
-                Parameter::SeedHigh,
-                Parameter::Offset,
-                Parameter::Threshold,
-                Parameter::Keep,
-            ],
-        ));
         list
     }
+}
+
+/// What a forward and a backward kernel are given of the call, beside the tensors of rows.
+pub(crate) fn shared_parameters(lengths: Lengths, scores: Scores, dropout: bool) -> Vec<Parameter> {
+    use Axis::{Batch, Column, Head, Row};
+    let all = [Some(Batch), Some(Head), Some(Row), Some(Column)];
+    let list_of = |given: bool, tensor| {
+        if given { tensor_parameters(tensor, [Some(Row), None, None, None]) } else { Vec::new() }
+    };
+    let Lengths { packed, used_q, used_k } = lengths;
+    let mut list = vec![Parameter::RowsQ, Parameter::RowsK, Parameter::RowTiles, Parameter::Group];
+    list.extend([Parameter::Aligned, Parameter::Low, Parameter::High]);
+    list.extend(list_of(packed, Tensor::CuQ));
+    list.extend(list_of(packed, Tensor::CuK));
+    if packed {
+        list.push(Parameter::Batch);
+    }
+    list.extend(list_of(used_q, Tensor::UsedQ));
+    list.extend(list_of(used_k, Tensor::UsedK));
+    list.push(Parameter::Scale);
+    if scores.folded {
+        list.push(Parameter::ScaleLog2);
+    }
+    if scores.softcap {
+        list.extend([Parameter::Softcap, Parameter::ScaleOverCap]);
+    }
+    if scores.bias.is_some() {
+        list.extend(tensor_parameters(Tensor::Bias, all));
+    }
+    if scores.mask {
+        list.extend(tensor_parameters(Tensor::Mask, all));
+    }
+    if scores.bias.is_some() || scores.mask {
+        list.extend([Parameter::ScoreRows, Parameter::ScoreColumns]);
+    }
+    if scores.alibi {
+        list.extend(tensor_parameters(Tensor::Alibi, [Some(Batch), Some(Head), None, None]));
+        list.push(Parameter::Start);
+    }
+    if dropout {
+        list.extend(DROPOUT);
+    }
+    list
+}
+
+const DROPOUT: [Parameter; 9] = [
+    Parameter::HeadsQ,
+    Parameter::DropoutQuery,
+    Parameter::DropoutShift,
+    Parameter::DropoutBlock,
+    Parameter::SeedLow,
+    Parameter::SeedHigh,
+    Parameter::Offset,
+    Parameter::Threshold,
+    Parameter::Keep,
+];
+
+/// A tensor of rows: its address and strides.
+pub(crate) fn rows_parameters(tensor: Tensor, access: Access) -> Vec<Parameter> {
+    match access {
+        Access::Vectors => row_parameters(tensor),
+        Access::Elements => element_parameters(tensor),
+    }
+}
+
+/// The parameters of a tensor with one number for each row, or with rows that are contiguous.
+pub(crate) fn row_parameters(tensor: Tensor) -> Vec<Parameter> {
+    tensor_parameters(tensor, [Some(Axis::Batch), Some(Axis::Head), Some(Axis::Row), None])
+}
+
+/// The parameters of a tensor with any strides.
+pub(crate) fn element_parameters(tensor: Tensor) -> Vec<Parameter> {
+    let axes = [Axis::Batch, Axis::Head, Axis::Row, Axis::Column];
+    tensor_parameters(tensor, axes.map(Some))
 }
 
 /// A tensor's address, and its strides along these axes.

@@ -94,6 +94,22 @@ impl Dropout {
         k.setp_u32(Ge, number, self.threshold)
     }
 
+    /// Whether a key is kept of a thread that holds one of every 8: key 8·n + 2·pair + odd, with n
+    /// 2 more where `upper` holds, and `odd_bits` 16 for an odd key.
+    pub(crate) fn keeps_lane(
+        &self,
+        k: &mut KernelBuilder,
+        numbers: Numbers,
+        n: usize,
+        upper: Pred,
+        odd_bits: B32,
+    ) -> Pred {
+        let word = k.selp_b32(numbers.0[n + 2], numbers.0[n], upper);
+        let number = k.shr_u32(word, odd_bits);
+        let number = k.and_b32(number, 0xFFFF);
+        k.setp_u32(Ge, number, self.threshold)
+    }
+
     /// Whether one key is kept, counted from the begin of the first tile.
     pub(crate) fn keeps_key(&self, k: &mut KernelBuilder, row: &Row, key: B32) -> Pred {
         let (block, pair) = (k.shr_u32(key, 5), k.bfe_u32(key, 1, 2));

@@ -52,6 +52,10 @@ pub enum Tensor {
     PartOut(u8),
     /// The lse over a part of the keys.
     PartLse(u8),
+    /// The gradient of k.
+    Dk,
+    /// The gradient of v.
+    Dv,
 }
 
 /// A direction in which a tensor has a stride.

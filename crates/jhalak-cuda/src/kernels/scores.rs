@@ -3,7 +3,7 @@
 use jhalak_ptx::Comparison::{Eq, Lt};
 use jhalak_ptx::{B32, B64, Connective, F32, KernelBuilder, Pred};
 
-use super::class::{self, ForwardClass};
+use super::class;
 use super::element::Element;
 use super::guarded::{load_byte, load_float};
 use super::parameters::{Axis, Inputs, Parameter, Tensor};
@@ -57,12 +57,11 @@ impl Scores {
     /// For sequence `batch`, whose queries are moved by `alignment`.
     pub(crate) fn new(
         k: &mut KernelBuilder,
-        class: &ForwardClass,
+        scores: class::Scores,
         inputs: &Inputs,
         batch: B32,
         alignment: B32,
     ) -> Self {
-        let scores = class.scores;
         let cap = scores.softcap.then(|| Cap {
             cap: inputs.f32(k, Parameter::Softcap),
             scale_over_cap: inputs.f32(k, Parameter::ScaleOverCap),
@@ -125,7 +124,20 @@ impl Scores {
         j: B32,
         used_k: B32,
     ) -> F32 {
-        let mut score = if self.class.folded { product } else { self.scaled(k, product) };
+        self.score_and_tanh(k, row, product, j, used_k).0
+    }
+
+    /// The same, and the score's ratio to the cap before anything was added, if there is a cap.
+    pub(crate) fn score_and_tanh(
+        &self,
+        k: &mut KernelBuilder,
+        row: &RowScores,
+        product: F32,
+        j: B32,
+        used_k: B32,
+    ) -> (F32, Option<F32>) {
+        let (mut score, tanh) =
+            if self.class.folded { (product, None) } else { self.scaled(k, product) };
         let inside = row.inside.zip(self.columns.sizes).map(|(inside, (_, columns))| {
             let inside = k.setp_u32_with(Lt, j, columns, Connective::And, inside);
             k.setp_u32_with(Lt, j, used_k, Connective::And, inside)
@@ -150,17 +162,17 @@ impl Scores {
             let hidden = k.setp_u32(Eq, seen, 0);
             score = k.selp_f32(f32::NEG_INFINITY, score, hidden);
         }
-        score
+        (score, tanh)
     }
 
-    /// scale · product, capped.
-    fn scaled(&self, k: &mut KernelBuilder, product: F32) -> F32 {
+    /// scale · product, capped, and its ratio to the cap.
+    fn scaled(&self, k: &mut KernelBuilder, product: F32) -> (F32, Option<F32>) {
         match &self.cap {
-            None => k.mul_f32(product, self.scale),
+            None => (k.mul_f32(product, self.scale), None),
             Some(Cap { cap, scale_over_cap }) => {
                 let ratio = k.mul_f32(product, *scale_over_cap);
                 let tanh = tanh(k, ratio);
-                k.mul_f32(tanh, *cap)
+                (k.mul_f32(tanh, *cap), Some(tanh))
             }
         }
     }

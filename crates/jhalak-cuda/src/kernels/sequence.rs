@@ -8,6 +8,7 @@ use jhalak_ptx::{B32, B64, KernelBuilder, Special};
 
 use super::class::{ForwardClass, Lengths};
 use super::parameters::{Axis, Inputs, Parameter, Tensor};
+use super::row::Row;
 
 /// A block's place in the grid.
 #[derive(Clone, Copy)]
@@ -41,6 +42,16 @@ impl Block {
         };
         Block { batch, tile, head, head_k, group }
     }
+
+    /// Of a grid over tiles of keys and key heads.
+    pub(crate) fn of_keys(k: &mut KernelBuilder, inputs: &Inputs) -> Self {
+        let (block, head_k) = (k.ctaid_x(), k.special(Special::CtaidY));
+        let tiles = inputs.u32(k, Parameter::RowTiles);
+        let (batch, tile) = (k.div_u32(block, tiles), k.rem_u32(block, tiles));
+        let group = inputs.u32(k, Parameter::Group);
+        let head = k.mul_lo_u32(head_k, group);
+        Block { batch, tile, head, head_k, group }
+    }
 }
 
 /// Where a sequence lies and how much of it is used. Everything that comes from memory is clamped:
@@ -52,8 +63,9 @@ pub(crate) struct Sequence {
     /// The first row of q, and of k and v.
     pub(crate) start_q: B32,
     pub(crate) start_k: B32,
-    /// Rows of q that belong to it.
+    /// Rows of q, and of k and v, that belong to it.
     pub(crate) rows_q: B32,
+    pub(crate) rows_k: B32,
     /// Queries and keys in use.
     pub(crate) used_q: B32,
     pub(crate) used_k: B32,
@@ -73,6 +85,7 @@ impl Sequence {
             start_q: q.start,
             start_k: keys.start,
             rows_q: q.rows,
+            rows_k: keys.rows,
             used_q: q.used,
             used_k: keys.used,
         }
@@ -144,6 +157,24 @@ impl Side {
             side.used = used(k, inputs, names.used, given, side.used);
         }
         side
+    }
+}
+
+impl Sequence {
+    /// Where a row of a tensor of rows begins; `start` is the sequence's first one.
+    pub(crate) fn row_address(
+        &self,
+        k: &mut KernelBuilder,
+        inputs: &Inputs,
+        tensor: Tensor,
+        start: B32,
+        row: &Row,
+    ) -> B64 {
+        let base = inputs.base(k, tensor);
+        let base = inputs.advance(k, base, self.storage, tensor, Axis::Batch);
+        let base = inputs.advance(k, base, row.head, tensor, Axis::Head);
+        let index = k.add_u32(start, row.i);
+        inputs.advance(k, base, index, tensor, Axis::Row)
     }
 }
 

@@ -17,6 +17,14 @@ pub(crate) const SLACK_LOG2: f32 = 8.0;
 /// Fragments of 16 × 8 floats: [16 rows][8 columns][a thread's 4].
 pub(crate) type Fragments = Vec<Vec<[F32; 4]>>;
 
+/// Fragments of zeros.
+pub(crate) fn zeros(k: &mut KernelBuilder, fragments: usize, columns: usize) -> Fragments {
+    let mut zero = || -> F32 { k.mov_f32(0.0) };
+    (0..fragments)
+        .map(|_| (0..columns).map(|_| std::array::from_fn(|_| zero())).collect())
+        .collect()
+}
+
 /// How scores become exponents of 2.
 #[derive(Clone, Copy)]
 pub(crate) enum Exponent {

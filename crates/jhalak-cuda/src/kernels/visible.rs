@@ -3,6 +3,7 @@
 //! Keys are counted from the begin of the first tile, which is `shift` before key 0: dropout draws
 //! for 32 neighbouring positions at once, and tiles begin where such a block does.
 
+use jhalak_ptx::Comparison::Lt;
 use jhalak_ptx::{B32, KernelBuilder};
 
 use super::class::Bounds;
@@ -53,6 +54,38 @@ impl Visible {
             Some(high) => self.key(k, i, high),
             None => self.shifted(k, self.used_k),
         }
+    }
+
+    /// The queries that see any of these keys, from the first to the end; none if the end is not
+    /// after the first. Signed.
+    pub(crate) fn queries(
+        &self,
+        k: &mut KernelBuilder,
+        [first, end]: [B32; 2],
+        used_q: B32,
+    ) -> [B32; 2] {
+        let [first, end] = [first, end].map(|key| match self.shift {
+            Some(shift) => k.sub_u32(key, shift),
+            None => key,
+        });
+        let (first, end) = (k.max_s32(first, 0), k.min_s32(end, self.used_k));
+        let begin = match self.high {
+            Some(high) => {
+                let begin = k.sub_u32(first, high);
+                let begin = k.add_u32(begin, 1);
+                k.max_s32(begin, 0)
+            }
+            None => k.mov_b32(0),
+        };
+        let last = match self.low {
+            Some(low) => {
+                let last = k.sub_u32(end, low);
+                k.min_s32(last, used_q)
+            }
+            None => used_q,
+        };
+        let any = k.setp_s32(Lt, first, end);
+        [begin, k.selp_b32(last, 0, any)]
     }
 
     fn key(&self, k: &mut KernelBuilder, i: B32, bound: B32) -> B32 {

@@ -46,22 +46,12 @@ impl ForwardPlan {
         let rows = if class.grouped { max_q * problem.group() } else { max_q };
         let row_tiles = rows.div_ceil(class.tile.rows as usize).max(1);
         let heads = if class.grouped { problem.heads_k() } else { problem.heads_q() };
-        let blocks = row_tiles.checked_mul(sequences).filter(|&blocks| blocks <= i32::MAX as usize);
-        let Some(blocks) = blocks else {
-            return Err(Error::Value {
-                argument: "the number of sequences",
-                expected: format!(
-                    "at most {} of this length on a GPU",
-                    i32::MAX as usize / row_tiles
-                ),
-                got: problem.batch().to_string(),
-            });
-        };
+        let blocks = blocks(problem, row_tiles)?;
         let values = Values { problem, tensors, row_tiles: row_tiles as u32 };
         let parameters: Vec<Parameter> = class.parameters();
         Ok(Some(ForwardPlan {
             class,
-            grid: [blocks as u32, heads as u32],
+            grid: [blocks, heads as u32],
             arguments: parameters.into_iter().map(|parameter| values.of(parameter)).collect(),
         }))
     }
@@ -78,9 +68,7 @@ impl ForwardPlan {
 }
 
 fn class(problem: &Problem<'_>, limits: Limits, element: Element, vectors: bool) -> ForwardClass {
-    let tensors = problem.tensors();
-    let bias = tensors.bias.and_then(|bias| Element::of(bias.dtype()));
-    let (softcap, alibi) = (problem.softcap().is_some(), problem.has_alibi());
+    let sinks = problem.tensors().sinks;
     let class = ForwardClass {
         target: limits.target,
         element,
@@ -90,20 +78,10 @@ fn class(problem: &Problem<'_>, limits: Limits, element: Element, vectors: bool)
         access: if vectors { Access::Vectors } else { Access::Elements },
         tile: Tile { rows: 0, keys: 0, warps: 0 },
         grouped: false,
-        lengths: Lengths {
-            packed: problem.is_packed(),
-            used_q: tensors.lengths.seqused_q.is_some(),
-            used_k: tensors.lengths.seqused_k.is_some(),
-        },
+        lengths: lengths(problem),
         bounds: bounds(problem),
-        scores: Scores {
-            folded: problem.scale() as f32 > 0.0 && !softcap && bias.is_none() && !alibi,
-            softcap,
-            bias,
-            mask: problem.has_mask(),
-            alibi,
-        },
-        sinks: tensors.sinks.and_then(|sinks| Element::of(sinks.dtype())),
+        scores: scores(problem),
+        sinks: sinks.and_then(|sinks| Element::of(sinks.dtype())),
         dropout: problem.dropout().is_some(),
     };
     let tile = tile::forward(&class, limits.shared_bytes);
@@ -114,8 +92,37 @@ fn class(problem: &Problem<'_>, limits: Limits, element: Element, vectors: bool)
     ForwardClass { tile, grouped, ..class }
 }
 
+/// Blocks along x: so many tiles for each sequence, and for the rows after the last packed one.
+pub(super) fn blocks(problem: &Problem<'_>, tiles: usize) -> Result<u32> {
+    let sequences = problem.batch() + usize::from(problem.is_packed());
+    let blocks = tiles.checked_mul(sequences).filter(|&blocks| blocks <= i32::MAX as usize);
+    blocks.map(|blocks| blocks as u32).ok_or_else(|| Error::Value {
+        argument: "the number of sequences",
+        expected: format!("at most {} of this length on a GPU", i32::MAX as usize / tiles),
+        got: problem.batch().to_string(),
+    })
+}
+
+/// Whose lengths differ.
+pub(super) fn lengths(problem: &Problem<'_>) -> Lengths {
+    let lengths = problem.tensors().lengths;
+    Lengths {
+        packed: problem.is_packed(),
+        used_q: lengths.seqused_q.is_some(),
+        used_k: lengths.seqused_k.is_some(),
+    }
+}
+
+/// How scores are made.
+pub(super) fn scores(problem: &Problem<'_>) -> Scores {
+    let bias = problem.tensors().bias.and_then(|bias| Element::of(bias.dtype()));
+    let (softcap, alibi) = (problem.softcap().is_some(), problem.has_alibi());
+    let folded = problem.scale() as f32 > 0.0 && !softcap && bias.is_none() && !alibi;
+    Scores { folded, softcap, bias, mask: problem.has_mask(), alibi }
+}
+
 /// Bounds that can hide something.
-fn bounds(problem: &Problem<'_>) -> Bounds {
+pub(super) fn bounds(problem: &Problem<'_>) -> Bounds {
     let lengths = problem.tensors().lengths;
     let listed = problem.is_packed() || lengths.seqused_q.is_some() || lengths.seqused_k.is_some();
     if !listed && problem.batch() > 0 && problem.visibility(0).is_everything() {

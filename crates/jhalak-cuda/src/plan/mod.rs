@@ -5,6 +5,7 @@
 //!        └──▶ grid, shared memory, the value of each parameter (what changes from call to call)
 //! ```
 
+mod backward;
 mod forward;
 mod limits;
 mod merge;
@@ -14,6 +15,7 @@ mod tensors;
 mod tile;
 mod values;
 
+pub use backward::BackwardPlan;
 pub use forward::ForwardPlan;
 pub use limits::Limits;
 pub use merge::SplitWorkspace;

@@ -145,8 +145,8 @@ impl PassPlan<DsinksClass> {
     }
 }
 
-/// The tensors of a backward call, without dk, dv and dbias.
-fn tensors(call: &Backward<'_>, workspace: &BackwardWorkspace) -> Tensors {
+/// The tensors of a backward call, without dbias.
+pub(super) fn tensors(call: &Backward<'_>, workspace: &BackwardWorkspace) -> Tensors {
     let (problem, inputs, targets) = (call.problem(), call.inputs(), call.targets());
     let (out, delta) = match inputs.out {
         OutOrDelta::Out(out) => (Some(out), None),
@@ -162,6 +162,8 @@ fn tensors(call: &Backward<'_>, workspace: &BackwardWorkspace) -> Tensors {
         .with_numbers(Tensor::Lse, Some(inputs.lse))
         .with_numbers(Tensor::Dlse, inputs.dlse)
         .with_rows(Tensor::Dq, targets.dq.as_ref().map(|dq| dq.view()))
+        .with_rows(Tensor::Dk, targets.dk.as_ref().map(|dk| dk.view()))
+        .with_rows(Tensor::Dv, targets.dv.as_ref().map(|dv| dv.view()))
         .with_heads(Tensor::Dsinks, targets.dsinks.as_ref().map(|dsinks| dsinks.view()))
         .with_place(Tensor::Delta, numbers);
     match workspace.dq_sum {

@@ -7,13 +7,13 @@
 use jhalak_ptx::Comparison::{Eq, Gtu, Neu};
 use jhalak_ptx::{Connective, Error, F32, KernelBuilder, Module, ModuleBuilder, Pred, Target};
 
-use super::super::class::{Access, Lengths, tensor_parameters};
+use super::super::class::{Access, Lengths, element_parameters, row_parameters, tensor_parameters};
 use super::super::element::Element;
 use super::super::guarded::load_float;
 use super::super::parameters::{Axis, Inputs, Parameter, Tensor};
 use super::THREADS;
 use super::lanes::{Lanes, Split};
-use super::rows::{self, BlockRow, BlockRows, element_parameters, row_parameters};
+use super::rows::{self, BlockRow, BlockRows};
 
 /// The name of the kernel in its module.
 pub const DELTA: &str = "delta";

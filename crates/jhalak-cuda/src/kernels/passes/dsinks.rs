@@ -6,11 +6,10 @@
 use jhalak_ptx::Comparison::{Eq, Ge, Lt, Neu};
 use jhalak_ptx::{B32, B64, Error, F32, KernelBuilder, Module, ModuleBuilder, Target};
 
-use super::super::class::tensor_parameters;
+use super::super::class::{row_parameters, tensor_parameters};
 use super::super::element::Element;
 use super::super::parameters::{Axis, Inputs, Parameter, Tensor};
 use super::compensated::Compensated;
-use super::rows::row_parameters;
 
 /// The name of the kernel in its module.
 pub const DSINKS: &str = "dsinks";

@@ -2,12 +2,12 @@
 
 use jhalak_ptx::{Error, KernelBuilder, Module, ModuleBuilder, Target};
 
-use super::super::class::{Access, Lengths};
+use super::super::class::{Access, Lengths, element_parameters, row_parameters};
 use super::super::element::Element;
 use super::super::parameters::{Inputs, Parameter, Tensor};
 use super::THREADS;
 use super::lanes::{Lanes, Split};
-use super::rows::{self, BlockRows, element_parameters, row_parameters};
+use super::rows::{self, BlockRows};
 
 /// The name of the kernel in its module.
 pub const FINISH_DQ: &str = "finish_dq";

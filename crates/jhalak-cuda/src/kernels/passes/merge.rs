@@ -9,14 +9,14 @@ use jhalak_ptx::{
     B32, B64, Connective, Error, F32, KernelBuilder, Module, ModuleBuilder, Pred, Target,
 };
 
-use super::super::class::{Access, Lengths};
+use super::super::class::{Access, Lengths, element_parameters, row_parameters};
 use super::super::element::Element;
 use super::super::guarded::load_float;
 use super::super::parameters::{Axis, Inputs, Parameter, Tensor};
 use super::super::softmax::finite_or_zero;
 use super::THREADS;
 use super::lanes::{Lanes, RowPlace, Split};
-use super::rows::{self, BlockRow, BlockRows, element_parameters, row_parameters};
+use super::rows::{self, BlockRow, BlockRows};
 
 /// The name of the kernel in its module.
 pub const MERGE: &str = "merge";

@@ -25,17 +25,6 @@ pub(crate) fn parameters(lengths: Lengths) -> Vec<Parameter> {
     list
 }
 
-/// The parameters of a tensor with one number for each row, or with rows that are contiguous.
-pub(crate) fn row_parameters(tensor: Tensor) -> Vec<Parameter> {
-    tensor_parameters(tensor, [Some(Axis::Batch), Some(Axis::Head), Some(Axis::Row), None])
-}
-
-/// The parameters of a tensor with any strides.
-pub(crate) fn element_parameters(tensor: Tensor) -> Vec<Parameter> {
-    let axes = [Axis::Batch, Axis::Head, Axis::Row, Axis::Column];
-    tensor_parameters(tensor, axes.map(Some))
-}
-
 /// A block's rows.
 pub(crate) struct BlockRows {
     pub(crate) inputs: Inputs,

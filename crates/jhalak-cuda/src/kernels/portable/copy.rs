@@ -103,6 +103,12 @@ impl TileCopy {
         TileCopy { plan, element, head_dim, row, lane, place, column, loaded }
     }
 
+    /// Whether what `begin` begins goes on while the thread does something else, without holding
+    /// registers.
+    pub(crate) fn is_asynchronous(&self) -> bool {
+        self.loaded.is_none()
+    }
+
     /// Passes over the tile.
     pub(crate) fn passes(&self) -> u32 {
         self.plan.passes()

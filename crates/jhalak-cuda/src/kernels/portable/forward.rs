@@ -7,22 +7,20 @@
 //! ```
 
 use jhalak_ptx::Comparison::{Gt, Lt};
-use jhalak_ptx::{B32, B64, Connective, Error, F32, KernelBuilder, Module, ModuleBuilder, Pred};
+use jhalak_ptx::{B32, B64, Connective, Error, KernelBuilder, Module, ModuleBuilder, Pred};
 
 use super::super::class::{Access, ForwardClass};
 use super::super::dropout::{self, Dropout};
-use super::super::element::Element;
 use super::super::parameters::{Axis, Inputs, Parameter, Tensor};
 use super::super::row::{Row, TileRows};
 use super::super::scores::{RowScores, Scores};
 use super::super::sequence::{Block, Sequence};
-use super::super::softmax::{Exponent, Fragments, Softmax, row_of};
+use super::super::softmax::{Exponent, Fragments, Softmax, row_of, zeros};
 use super::super::thread::Thread;
 use super::super::visible::{Visible, alignment};
+use super::any_products::AnyProducts;
 use super::copy::{Source, TileCopy, pitch};
 use super::epilogue;
-use super::products::Products;
-use super::products_f32::ProductsF32;
 
 /// The name of the kernel in its module.
 pub const FORWARD: &str = "forward";
@@ -77,7 +75,7 @@ fn write(k: &mut KernelBuilder, class: &ForwardClass) {
     let dropout = class.dropout.then(|| Dropout::new(k, &inputs, block.batch, alignment));
     let shift = class.dropout.then(|| inputs.u32(k, Parameter::DropoutShift));
     let visible = Visible::new(k, class.bounds, &inputs, &sequence, shift);
-    let scores = Scores::new(k, class, &inputs, block.batch, alignment);
+    let scores = Scores::new(k, class.scores, &inputs, block.batch, alignment);
     let context =
         Context { class, inputs, thread, block, sequence, visible, scores, dropout, tiles, shift };
     if class.lengths.packed {
@@ -132,11 +130,7 @@ impl Context<'_> {
         start: B32,
         row: &Row,
     ) -> B64 {
-        let base = self.inputs.base(k, tensor);
-        let base = self.inputs.advance(k, base, self.sequence.storage, tensor, Axis::Batch);
-        let base = self.inputs.advance(k, base, row.head, tensor, Axis::Head);
-        let index = k.add_u32(start, row.i);
-        self.inputs.advance(k, base, index, tensor, Axis::Row)
+        self.sequence.row_address(k, &self.inputs, tensor, start, row)
     }
 
     /// The stride between the columns of a tensor of rows, where it is not the element's size.
@@ -227,12 +221,7 @@ impl Context<'_> {
     fn products(&self, k: &mut KernelBuilder, first_row: B32) -> AnyProducts {
         let ForwardClass { element, head_dim, head_dim_v, .. } = *self.class;
         let dims = [head_dim, head_dim_v];
-        if element == Element::F32 {
-            AnyProducts::F32(ProductsF32::new(k, &self.thread, dims, first_row, self.tiles))
-        } else {
-            let products = Products::new(k, &self.thread, element, dims, first_row, self.tiles);
-            AnyProducts::Tensor(products)
-        }
+        AnyProducts::new(k, &self.thread, element, dims, first_row, self.tiles)
     }
 
     /// The index of a tile's first key, of those the thread holds, counted from the first tile.
@@ -327,35 +316,6 @@ impl Context<'_> {
 /// From a thread's first key of a tile to the `n`th that it holds.
 fn offset(n: usize) -> u32 {
     (8 * (n / 2) + n % 2) as u32
-}
-
-fn zeros(k: &mut KernelBuilder, fragments: usize, columns: usize) -> Fragments {
-    let mut zero = || -> F32 { k.mov_f32(0.0) };
-    (0..fragments)
-        .map(|_| (0..columns).map(|_| std::array::from_fn(|_| zero())).collect())
-        .collect()
-}
-
-/// The products of a class.
-enum AnyProducts {
-    Tensor(Products),
-    F32(ProductsF32),
-}
-
-impl AnyProducts {
-    fn scores(&self, k: &mut KernelBuilder, s: &Fragments) {
-        match self {
-            AnyProducts::Tensor(products) => products.scores(k, s),
-            AnyProducts::F32(products) => products.scores(k, s),
-        }
-    }
-
-    fn values(&self, k: &mut KernelBuilder, p: &Fragments, o: &Fragments) {
-        match self {
-            AnyProducts::Tensor(products) => products.values(k, p, o),
-            AnyProducts::F32(products) => products.values(k, p, o),
-        }
-    }
 }
 
 /// The keys that a tile's rows see.

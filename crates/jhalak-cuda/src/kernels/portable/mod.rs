@@ -1,5 +1,7 @@
 //! Kernels for every card: matrix products by `mma.sync`, tiles brought by `cp.async` from sm_80 on.
 
+mod any_products;
+mod backward;
 mod copy;
 mod epilogue;
 mod forward;
@@ -7,4 +9,5 @@ mod products;
 mod products_f32;
 mod repair;
 
+pub use backward::{BACKWARD, backward, backward_shared_bytes};
 pub use forward::{FORWARD, forward, shared_bytes};

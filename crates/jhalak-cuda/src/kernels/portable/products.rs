@@ -61,7 +61,7 @@ impl Products {
                 for (s, a) in s.iter().zip(&a) {
                     for (d, b) in [(s[2 * pair], [b0, b1]), (s[2 * pair + 1], [b2, b3])] {
                         let c = if step == 0 { [zero; 4] } else { d };
-                        self.multiply(k, d, *a, b, c);
+                        multiply(k, self.element, d, *a, b, c);
                     }
                 }
             }
@@ -84,24 +84,31 @@ impl Products {
                 let place = (self.v, step as u32 * 16 * pitch + pair as u32 * 32);
                 let [b0, b1, b2, b3] = k.ldmatrix_trans(place);
                 for (o, a) in o.iter().zip(&a) {
-                    self.multiply(k, o[2 * pair], *a, [b0, b1], o[2 * pair]);
+                    multiply(k, self.element, o[2 * pair], *a, [b0, b1], o[2 * pair]);
                     if let Some(&o) = o.get(2 * pair + 1) {
-                        self.multiply(k, o, *a, [b2, b3], o);
+                        multiply(k, self.element, o, *a, [b2, b3], o);
                     }
                 }
             }
         }
     }
+}
 
-    /// d = a · b + c of 16 × 8, depth 16.
-    fn multiply(&self, k: &mut KernelBuilder, d: [F32; 4], a: [B32; 4], b: [B32; 2], c: [F32; 4]) {
-        match self.element {
-            Element::Bf16 => k.mma_m16n8k16_bf16(d, a, b, c),
-            _ if k.target() >= Target::Sm80 => k.mma_m16n8k16_f16(d, a, b, c),
-            _ => {
-                k.mma_m16n8k8_f16(d, [a[0], a[1]], [b[0]], c);
-                k.mma_m16n8k8_f16(d, [a[2], a[3]], [b[1]], d);
-            }
+/// d = a · b + c of 16 × 8, depth 16.
+pub(crate) fn multiply(
+    k: &mut KernelBuilder,
+    element: Element,
+    d: [F32; 4],
+    a: [B32; 4],
+    b: [B32; 2],
+    c: [F32; 4],
+) {
+    match element {
+        Element::Bf16 => k.mma_m16n8k16_bf16(d, a, b, c),
+        _ if k.target() >= Target::Sm80 => k.mma_m16n8k16_f16(d, a, b, c),
+        _ => {
+            k.mma_m16n8k8_f16(d, [a[0], a[1]], [b[0]], c);
+            k.mma_m16n8k8_f16(d, [a[2], a[3]], [b[1]], d);
         }
     }
 }

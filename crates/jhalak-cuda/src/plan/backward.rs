@@ -1,0 +1,101 @@
+//! The plan of the backward kernel of a call.
+
+use jhalak_problem::{Backward, Gradient, Result};
+
+use super::forward::{blocks, bounds, lengths, scores};
+use super::limits::Limits;
+use super::passes::{self, BackwardWorkspace};
+use super::tile;
+use super::values::{Value, Values};
+use crate::kernels::portable::backward_shared_bytes;
+use crate::kernels::{Access, BackwardClass, Element, Parameter, Scores, Store, Tensor, Tile};
+
+/// The tensors of rows.
+const ROWS: [Tensor; 6] = [Tensor::Q, Tensor::K, Tensor::V, Tensor::Dout, Tensor::Dk, Tensor::Dv];
+
+/// The kernel of a backward call that writes dk and dv and adds to the sums of dq, ready to be
+/// launched. It reads delta', and comes between the passes that compute it and that finish dq.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BackwardPlan {
+    /// The kernel.
+    pub class: BackwardClass,
+    /// Blocks along x and y.
+    pub grid: [u32; 2],
+    /// The arguments, in the order of [`BackwardClass::parameters`].
+    pub arguments: Vec<Value>,
+}
+
+impl BackwardPlan {
+    /// Plans a call on the portable kernels; `None` if there is nothing to compute.
+    ///
+    /// # Errors
+    /// An [`Error`](jhalak_problem::Error) that names what the device or the kernels cannot do.
+    pub fn new(
+        call: &Backward<'_>,
+        limits: Limits,
+        workspace: &BackwardWorkspace,
+    ) -> Result<Option<Self>> {
+        let problem = call.problem();
+        let element = limits.check(problem)?;
+        let tensors = passes::tensors(call, workspace);
+        let targets = call.targets();
+        let store = |gradient: &Option<Gradient<'_>>| {
+            gradient.as_ref().map(|gradient| match gradient {
+                Gradient::Add(_) => Store::Add,
+                Gradient::Write(view) => {
+                    Store::Write(Element::of(view.as_view().dtype()).unwrap_or(element))
+                }
+            })
+        };
+        let vectors = tensors.take_vectors(&ROWS);
+        let class = BackwardClass {
+            target: limits.target,
+            element,
+            head_dim: problem.head_dim() as u32,
+            head_dim_v: problem.head_dim_v() as u32,
+            access: if vectors { Access::Vectors } else { Access::Elements },
+            tile: Tile { rows: 0, keys: 0, warps: 0 },
+            lengths: lengths(problem),
+            bounds: bounds(problem),
+            scores: scores_of(element, scores(problem)),
+            dropout: problem.dropout().is_some(),
+            dq: targets.dq.is_some(),
+            dk: store(&targets.dk),
+            dv: store(&targets.dv),
+        };
+        let rows_k = problem.tensors().k.shape()[if problem.is_packed() { 0 } else { 1 }];
+        let heads = problem.heads_k();
+        let asked = class.dq || class.dk.is_some() || class.dv.is_some();
+        if !asked || rows_k == 0 || heads == 0 || problem.batch() == 0 && !problem.is_packed() {
+            return Ok(None);
+        }
+        let class = BackwardClass { tile: tile::backward(&class, limits.shared_bytes), ..class };
+        let (_, max_k) = problem.max_seqlens();
+        // With dropout the first tile may begin up to 31 keys early.
+        let keys = if class.dropout { max_k + 31 } else { max_k };
+        let tiles = keys.div_ceil(class.tile.keys as usize).max(1);
+        let blocks = blocks(problem, tiles)?;
+        let values = Values { problem, tensors, row_tiles: tiles as u32 };
+        let parameters: Vec<Parameter> = class.parameters();
+        Ok(Some(BackwardPlan {
+            class,
+            grid: [blocks, heads as u32],
+            arguments: parameters.into_iter().map(|parameter| values.of(parameter)).collect(),
+        }))
+    }
+
+    /// Threads of a block.
+    pub fn threads(&self) -> u32 {
+        self.class.tile.threads()
+    }
+
+    /// Dynamic shared memory of a block, in bytes.
+    pub fn shared_bytes(&self) -> u32 {
+        backward_shared_bytes(&self.class)
+    }
+}
+
+/// In single precision a scale that is folded into the exponent would cost digits.
+fn scores_of(element: Element, scores: Scores) -> Scores {
+    Scores { folded: scores.folded && element != Element::F32, ..scores }
+}

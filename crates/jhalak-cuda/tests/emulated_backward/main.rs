@@ -1,0 +1,5 @@
+//! The portable backward kernels in the emulator, against the f64 reference.
+
+mod any_case;
+mod plain;
+mod run;
