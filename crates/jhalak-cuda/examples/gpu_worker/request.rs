@@ -9,6 +9,7 @@ use serde_json::Value;
 #[derive(Clone, Debug)]
 pub struct Request {
     pub what: String,
+    pub backward: bool,
     pub dtype: DType,
     pub batch: usize,
     pub seqlen: usize,
@@ -38,6 +39,7 @@ impl Request {
         let heads = number("heads")?;
         Ok(Request {
             what: fields["what"].as_str().unwrap_or("time").to_owned(),
+            backward: fields["pass"] == "backward",
             dtype,
             batch: number("batch")?,
             seqlen: number("seqlen")?,

@@ -71,6 +71,29 @@ impl Owned {
     }
 }
 
+/// What a backward call has besides.
+pub struct Gradients {
+    pub dout: Owned,
+    pub dq: Owned,
+    pub dk: Owned,
+    pub dv: Owned,
+    pub workspace: Buffer,
+}
+
+impl Gradients {
+    pub fn new(engine: &Engine, request: &Request, workspace: usize) -> Result<Self> {
+        let Request { batch, seqlen, heads, heads_k, dim, dtype, .. } = *request;
+        let (q, k) = ([batch, seqlen, heads, dim], [batch, seqlen, heads_k, dim]);
+        Ok(Gradients {
+            dout: Owned::noise(engine, dtype, &q, 4)?,
+            dq: Owned::new(engine, dtype, &q)?,
+            dk: Owned::new(engine, dtype, &k)?,
+            dv: Owned::new(engine, dtype, &k)?,
+            workspace: engine.context().allocate(workspace)?,
+        })
+    }
+}
+
 /// The tensors of a forward call.
 pub struct Tensors {
     pub q: Owned,

@@ -6,12 +6,14 @@ use std::time::Instant;
 use jhalak_cuda::driver::{Arguments, Buffer, Function, Launch, Stream};
 use jhalak_cuda::plan::Limits;
 use jhalak_cuda::{Engine, Result};
-use jhalak_problem::{Forward, Problem};
+use jhalak_problem::{
+    Backward, BackwardInputs, Forward, Gradient, GradientTargets, OutOrDelta, Problem,
+};
 use jhalak_ptx::{ModuleBuilder, Target};
 use serde_json::{Value, json};
 
 use crate::request::Request;
-use crate::setup::Tensors;
+use crate::setup::{Gradients, Tensors};
 
 /// Larger than any cache: written before each call that is timed, so that it begins cold.
 const FLUSH_BYTES: usize = 256 << 20;
@@ -47,8 +49,35 @@ impl Worker {
         let views = (tensors.q.view(), tensors.k.view(), tensors.v.view());
         let problem = Problem::new(&attention, views.0, views.1, views.2)?;
         let call = Forward::new(&problem, tensors.out.view_mut(), tensors.lse.view_mut())?;
-        // SAFETY: the tensors live until the stream is synchronised, below.
-        let run = || unsafe { engine.forward(&self.stream, &call) };
+        // SAFETY: the tensors live until the stream is synchronised, in `measured`.
+        let forward = || unsafe { engine.forward(&self.stream, &call) };
+        if !request.backward {
+            return self.measured(request, forward);
+        }
+        forward()?;
+        let workspace = Engine::backward_workspace_bytes(&problem);
+        let gradients = Gradients::new(&engine, request, workspace)?;
+        let inputs = BackwardInputs {
+            dout: gradients.dout.view(),
+            out: OutOrDelta::Out(tensors.out.view()),
+            lse: tensors.lse.view(),
+            dlse: None,
+        };
+        let mut targets = GradientTargets::default();
+        targets.dq = Some(Gradient::Write(gradients.dq.view_mut()));
+        targets.dk = Some(Gradient::Write(gradients.dk.view_mut()));
+        targets.dv = Some(Gradient::Write(gradients.dv.view_mut()));
+        let call = Backward::new(&problem, inputs, targets)?;
+        let workspace = gradients.workspace.address();
+        // SAFETY: as above; the workspace is this call's.
+        self.measured(request, || unsafe { engine.backward(&self.stream, &call, workspace) })
+    }
+
+    fn measured(
+        &self,
+        request: &Request,
+        run: impl Fn() -> Result<()>,
+    ) -> std::result::Result<Value, Box<dyn Error>> {
         let began = Instant::now();
         run()?;
         self.stream.synchronize()?;
