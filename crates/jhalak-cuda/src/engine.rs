@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
-use jhalak_problem::{Device, Forward};
+use jhalak_problem::{Backward, Device, Forward, Merge, Problem};
 
 use crate::driver::{Arguments, Context, Driver, Function, Launch, ModuleCache, Stream};
 use crate::error::{Error, Result};
-use crate::kernels::{ForwardClass, portable};
-use crate::plan::{ForwardPlan, Limits, Value};
+use crate::kernels::KernelClass;
+use crate::plan::{BackwardPlan, BackwardWorkspace, DqSum, ForwardPlan, Limits, PassPlan, Value};
 
 /// The compiler's usual level.
 const OPTIMIZATION: u32 = 4;
+/// Sums of dq are padded to this many columns.
+const DQ_COLUMNS: usize = 16;
+/// What a part of a workspace begins at a multiple of.
+const ALIGN: usize = 256;
 
 /// Runs checked calls on one GPU. A clone shares the compiled kernels.
 ///
@@ -21,7 +25,7 @@ const OPTIMIZATION: u32 = 4;
 pub struct Engine {
     context: Context,
     limits: Limits,
-    forward: Arc<ModuleCache<ForwardClass, Function>>,
+    kernels: Arc<ModuleCache<KernelClass, Function>>,
 }
 
 impl Engine {
@@ -36,7 +40,7 @@ impl Engine {
         let properties = context.device().properties()?;
         let shared = properties.shared_memory_per_block;
         let limits = Limits::of_capability(properties.compute_capability, shared)?;
-        Ok(Engine { context, limits, forward: Arc::new(ModuleCache::new()) })
+        Ok(Engine { context, limits, kernels: Arc::new(ModuleCache::new()) })
     }
 
     /// The same GPU with kernels for other limits: an older architecture's, say.
@@ -55,35 +59,119 @@ impl Engine {
     /// Tensors of another device; what kernels or the GPU cannot do; what the driver says.
     ///
     /// # Safety
-    /// The tensors' memory must stay what [`TensorView::from_raw`](jhalak_problem::TensorView)
-    /// promises until the stream has done the work, not only until this returns.
+    /// The tensors' memory must stay what `TensorView::from_raw` promises until the stream has done
+    /// the work, not only until this returns.
     pub unsafe fn forward(&self, stream: &Stream, call: &Forward<'_>) -> Result<()> {
         self.check_device(call.problem().device())?;
         let Some(plan) = ForwardPlan::new(call, self.limits)? else { return Ok(()) };
         let _current = self.context.enter()?;
-        let kernel = self.forward_kernel(&plan.class)?;
-        let [x, y] = plan.grid;
-        let launch =
-            Launch::new([x, y, 1], [plan.threads(), 1, 1]).shared_bytes(plan.shared_bytes());
-        // SAFETY: the plan's arguments are those of its class's kernel, in order; the caller vouches
-        // for the memory.
-        unsafe { kernel.launch(stream, &launch, &arguments(&plan.arguments))? };
+        // SAFETY: the plan's arguments are those of its class; the caller vouches for the memory.
+        unsafe { self.launch(stream, plan.class.into(), plan.grid, &plan.arguments) }
+    }
+
+    /// Device memory that [`backward`](Self::backward) needs for a problem, in bytes: about as much
+    /// as q in f32.
+    pub fn backward_workspace_bytes(problem: &Problem<'_>) -> usize {
+        let rows: usize = problem.lse_shape().iter().product();
+        (4 * rows).next_multiple_of(ALIGN) + 4 * rows * dq_columns(problem)
+    }
+
+    /// Begins to compute the gradients that are asked for, on this stream. `workspace` is the
+    /// address of [`backward_workspace_bytes`](Self::backward_workspace_bytes), a multiple of 256.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward); the gradient of a bias, which GPUs do not compute yet.
+    ///
+    /// # Safety
+    /// As [`forward`](Self::forward); and nobody else may use the workspace until the stream has
+    /// done the work.
+    pub unsafe fn backward(
+        &self,
+        stream: &Stream,
+        call: &Backward<'_>,
+        workspace: u64,
+    ) -> Result<()> {
+        let problem = call.problem();
+        self.check_device(problem.device())?;
+        if call.targets().dbias.is_some() {
+            let rule = "is not computed on a GPU yet";
+            return Err(jhalak_problem::Error::Combination { argument: "dbias", rule }.into());
+        }
+        let rows: usize = problem.lse_shape().iter().product();
+        let sums = workspace + (4 * rows).next_multiple_of(ALIGN) as u64;
+        let columns = dq_columns(problem) as u32;
+        let dq_sum = call.targets().dq.as_ref().map(|_| DqSum { address: sums, columns });
+        let workspace = BackwardWorkspace { delta: workspace, dq_sum };
+        // Everything is planned before anything is launched.
+        let delta = PassPlan::delta(call, self.limits, &workspace)?;
+        let backward = BackwardPlan::new(call, self.limits, &workspace)?;
+        let finish_dq = PassPlan::finish_dq(call, self.limits, &workspace)?;
+        let dsinks = PassPlan::dsinks(call, self.limits, &workspace)?;
+        let _current = self.context.enter()?;
+        // SAFETY: each plan's arguments are those of its class; the caller vouches for the memory.
+        unsafe {
+            if let Some(plan) = delta {
+                self.launch(stream, plan.class.into(), plan.grid, &plan.arguments)?;
+            }
+            if let Some(plan) = backward {
+                self.launch(stream, plan.class.into(), plan.grid, &plan.arguments)?;
+            }
+            if let Some(plan) = finish_dq {
+                self.launch(stream, plan.class.into(), plan.grid, &plan.arguments)?;
+            }
+            if let Some(plan) = dsinks {
+                self.launch(stream, plan.class.into(), plan.grid, &plan.arguments)?;
+            }
+        }
         Ok(())
     }
 
-    /// Compiles the forward kernel of a class, unless that has been done.
+    /// Begins to merge partial results, on this stream.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward); more than 48 parts.
+    ///
+    /// # Safety
+    /// As [`forward`](Self::forward).
+    pub unsafe fn merge(&self, stream: &Stream, call: &Merge<'_>) -> Result<()> {
+        self.check_device(call.device())?;
+        let Some(plan) = PassPlan::merge(call, self.limits)? else { return Ok(()) };
+        let _current = self.context.enter()?;
+        // SAFETY: the plan's arguments are those of its class; the caller vouches for the memory.
+        unsafe { self.launch(stream, plan.class.into(), plan.grid, &plan.arguments) }
+    }
+
+    /// Compiles the kernel of a class, unless that has been done.
     ///
     /// # Errors
     /// What the driver says.
-    pub fn forward_kernel(&self, class: &ForwardClass) -> Result<Arc<Function>> {
-        let kernel = self.forward.get_or_load(&self.context, *class, |context| {
-            let module = portable::forward(class).expect("a planned class can be written");
+    pub fn kernel(&self, class: KernelClass) -> Result<Arc<Function>> {
+        let kernel = self.kernels.get_or_load(&self.context, class.clone(), |context| {
+            let module = class.module().expect("a planned class can be written");
             let module = context.load_module(&module.text(), OPTIMIZATION)?;
-            let function = module.function(portable::FORWARD)?;
-            function.allow_shared_memory(portable::shared_bytes(class))?;
+            let function = module.function(class.name())?;
+            function.allow_shared_memory(class.shared_bytes())?;
             Ok(function)
         });
         Ok(kernel?)
+    }
+
+    /// # Safety
+    /// `arguments` must be those of the class's kernel, in order, for memory as in
+    /// [`forward`](Self::forward).
+    unsafe fn launch(
+        &self,
+        stream: &Stream,
+        class: KernelClass,
+        [x, y]: [u32; 2],
+        values: &[Value],
+    ) -> Result<()> {
+        let (threads, shared) = (class.threads(), class.shared_bytes());
+        let kernel = self.kernel(class)?;
+        let launch = Launch::new([x, y, 1], [threads, 1, 1]).shared_bytes(shared);
+        // SAFETY: as the caller's.
+        unsafe { kernel.launch(stream, &launch, &arguments(values))? };
+        Ok(())
     }
 
     fn check_device(&self, device: Device) -> Result<()> {
@@ -94,6 +182,10 @@ impl Engine {
         let (expected, got) = (own.to_string(), device.to_string());
         Err(jhalak_problem::Error::Device { argument: "q", expected, got }.into())
     }
+}
+
+fn dq_columns(problem: &Problem<'_>) -> usize {
+    problem.head_dim().next_multiple_of(DQ_COLUMNS)
 }
 
 fn arguments(values: &[Value]) -> Arguments {
@@ -114,11 +206,8 @@ fn check_path(path: Option<std::ffi::OsString>) -> Result<()> {
         Some(path) if path != "portable" => {
             let got = path.display().to_string();
             let expected = "portable, or unset".to_owned();
-            Err(Error::Call(jhalak_problem::Error::Value {
-                argument: "JHALAK_GPU_PATH",
-                expected,
-                got,
-            }))
+            let argument = "JHALAK_GPU_PATH";
+            Err(Error::Call(jhalak_problem::Error::Value { argument, expected, got }))
         }
         _ => Ok(()),
     }

@@ -4,6 +4,7 @@
 //! parameter. The portable kernels run on every card from sm_75 on; they are made of parts that
 //! stand beside them here.
 
+mod any;
 mod backward_class;
 mod class;
 mod dropout;
@@ -19,6 +20,7 @@ mod softmax;
 mod thread;
 mod visible;
 
+pub use any::KernelClass;
 pub use backward_class::{BackwardClass, Store};
 pub use class::{Access, Bounds, ForwardClass, Lengths, Scores, Tile};
 pub use element::Element;

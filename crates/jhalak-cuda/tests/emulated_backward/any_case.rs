@@ -55,27 +55,27 @@ fn contiguous_ask(ask: Ask) -> Ask {
 #[test]
 fn any_16_bit_case_on_ampere_is_right() {
     let cases = any_case(&[DType::F16, DType::BF16], 150);
-    run(Target::Sm80, cases, any_ask(), 300);
+    run(Target::Sm80, cases, any_ask(), 60);
 }
 
 #[test]
 fn any_f32_case_on_ampere_is_right() {
-    run(Target::Sm80, any_case(&[DType::F32], 150), any_ask(), 300);
+    run(Target::Sm80, any_case(&[DType::F32], 150), any_ask(), 60);
 }
 
 #[test]
 fn any_case_on_turing_is_right() {
-    run(Target::Sm75, any_case(&[DType::F16, DType::F32], 150), any_ask(), 300);
+    run(Target::Sm75, any_case(&[DType::F16, DType::F32], 150), any_ask(), 60);
 }
 
 #[test]
 fn any_contiguous_case_on_ampere_is_right() {
     let cases = any_case(&[DType::F16, DType::BF16, DType::F32], 150).prop_map(contiguous);
-    run(Target::Sm80, cases, any_ask().prop_map(contiguous_ask), 300);
+    run(Target::Sm80, cases, any_ask().prop_map(contiguous_ask), 60);
 }
 
 #[test]
 fn any_contiguous_case_on_turing_is_right() {
     let cases = any_case(&[DType::F16], 150).prop_map(contiguous);
-    run(Target::Sm75, cases, any_ask().prop_map(contiguous_ask), 300);
+    run(Target::Sm75, cases, any_ask().prop_map(contiguous_ask), 60);
 }

@@ -64,8 +64,7 @@ pub fn backward(
         // SAFETY: the host writes nothing to another device's memory.
         unsafe { tensor.view_mut_at(places[n], DEVICE) }
     });
-    let call = Backward::new(&problem, inputs, targets).unwrap();
-    run(&call, limits, case.seed, &mut memory)?;
+    run(&Backward::new(&problem, inputs, targets).unwrap(), limits, case.seed, &mut memory)?;
     for (tensor, place) in gradients.tensors.iter_mut().zip(places) {
         let Some(tensor) = tensor else { continue };
         let count = tensor.bytes().len();

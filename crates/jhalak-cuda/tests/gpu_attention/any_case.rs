@@ -2,6 +2,7 @@
 //! their kernels are compiled once.
 
 use jhalak_cases::case::{Case, any_case};
+use jhalak_cases::gradients::Ask;
 use jhalak_cases::strided::Layout;
 use jhalak_problem::DType;
 use jhalak_ptx::Target;
@@ -16,7 +17,9 @@ fn run(target: Target, cases: &impl Strategy<Value = Case>, count: usize) {
     let mut runner = TestRunner::deterministic();
     for _ in 0..count {
         let case = cases.new_tree(&mut runner).unwrap().current();
-        if let Err(error) = check(&case, target) {
+        // GPUs do not compute the bias's gradient yet.
+        let ask = Ask { wanted: [true, true, true, false, true], ..Ask::default() };
+        if let Err(error) = check(&case, &ask, target) {
             panic!("{error}\n{case:?}");
         }
     }
@@ -43,24 +46,24 @@ fn usual(case: Case) -> Case {
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn any_case_on_ampere_is_right() {
-    run(Target::Sm80, &any_case(DTYPES, 300), 60);
+    run(Target::Sm80, &any_case(DTYPES, 300), 40);
 }
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn any_contiguous_case_on_ampere_is_right() {
-    run(Target::Sm80, &any_case(DTYPES, 300).prop_map(contiguous), 60);
+    run(Target::Sm80, &any_case(DTYPES, 300).prop_map(contiguous), 30);
 }
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn long_cases_of_usual_head_dimensions_are_right() {
-    run(Target::Sm80, &any_case(&[DType::F16, DType::BF16], 1500).prop_map(usual), 40);
+    run(Target::Sm80, &any_case(&[DType::F16, DType::BF16], 1200).prop_map(usual), 30);
 }
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn any_case_on_turing_is_right() {
-    run(Target::Sm75, &any_case(&[DType::F16, DType::F32], 300), 40);
-    run(Target::Sm75, &any_case(&[DType::F16], 300).prop_map(contiguous), 40);
+    run(Target::Sm75, &any_case(&[DType::F16, DType::F32], 300), 30);
+    run(Target::Sm75, &any_case(&[DType::F16], 300).prop_map(contiguous), 30);
 }

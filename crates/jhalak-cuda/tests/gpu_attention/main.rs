@@ -1,0 +1,6 @@
+//! The portable kernels on a GPU, forward and backward, against the f64 reference: `make test-gpu`.
+
+mod any_case;
+mod memory;
+mod run;
+mod streams;
