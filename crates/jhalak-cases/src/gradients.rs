@@ -176,10 +176,14 @@ impl Slacks {
     }
 }
 
-/// The largest length of a row of `width` numbers.
+/// The largest length of a row of `width` numbers, of those that are finite.
 fn norm(values: &[f64], width: usize) -> f64 {
     let length = |row: &[f64]| row.iter().map(|x| x * x).sum::<f64>().sqrt();
-    values.chunks(width).map(length).fold(0.0, f64::max)
+    largest(values.chunks(width).map(length))
+}
+
+fn largest(sizes: impl Iterator<Item = f64>) -> f64 {
+    sizes.filter(|size| size.is_finite()).fold(0.0, f64::max)
 }
 
 /// What rounding may do to a row's delta, in each term: half an ulp of out's type, and of the inputs'
@@ -189,5 +193,5 @@ fn delta_error(problem: &Problem<'_>, exact: &reference::Attended, dout: &[f64])
     let unit = judge::ulp(problem.out_dtype(), 1.0).max(judge::ulp(problem.dtype(), 1.0));
     let rows = exact.out.chunks(width).zip(dout.chunks(width));
     let sizes = rows.map(|(out, dout)| out.iter().zip(dout).map(|(a, b)| (a * b).abs()).sum());
-    unit * sizes.fold(0.0, f64::max)
+    unit * largest(sizes)
 }

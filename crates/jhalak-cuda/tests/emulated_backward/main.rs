@@ -3,3 +3,4 @@
 mod any_case;
 mod plain;
 mod run;
+mod spoiled;

@@ -19,14 +19,21 @@ const STEPS: u64 = 1 << 30;
 
 /// Runs a case and judges it.
 pub fn check(case: &Case, ask: &Ask, limits: Limits) -> Result<(), String> {
-    judged(case, &case.tensors(), ask, limits)
+    judged(case, &case.tensors(), ask, |dout| dout, limits)
 }
 
-/// Runs a case on these tensors and judges it.
-pub fn judged(case: &Case, tensors: &Tensors, ask: &Ask, limits: Limits) -> Result<(), String> {
+/// Runs a case on these tensors, with a changed dout, and judges it.
+pub fn judged(
+    case: &Case,
+    tensors: &Tensors,
+    ask: &Ask,
+    change: impl FnOnce(Strided) -> Strided,
+    limits: Limits,
+) -> Result<(), String> {
     let (q, k, v) = (tensors.q.view(), tensors.k.view(), tensors.v.view());
     let problem = Problem::new(&case.attention(tensors), q, k, v).unwrap();
     let (dout, dlse) = ask.upstream(&problem, case.seed);
+    let dout = change(dout);
     let gradients = backward(case, tensors, &problem, ask, (&dout, dlse.as_ref()), limits)?;
     let dlse = dlse.as_ref().map(Strided::values);
     gradients.judge(&problem, tensors, &dout.values(), dlse.as_deref())

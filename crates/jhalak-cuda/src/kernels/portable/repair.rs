@@ -206,7 +206,7 @@ impl<'c> SlowRow<'c> {
 }
 
 /// Combines values over a warp.
-fn over_warp(
+pub(crate) fn over_warp(
     k: &mut KernelBuilder,
     mut value: F32,
     combine: impl Fn(&mut KernelBuilder, F32, F32) -> F32,

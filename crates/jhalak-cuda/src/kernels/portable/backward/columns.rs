@@ -9,7 +9,7 @@ use super::super::copy::padded;
 /// before it, which it then keeps to itself.
 pub(super) struct Columns {
     /// How many.
-    count: u32,
+    pub(super) count: u32,
     /// The first one.
     pub(super) first: B32,
     /// The first one that is the warp's own.

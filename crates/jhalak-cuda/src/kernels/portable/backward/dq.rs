@@ -1,7 +1,7 @@
 //! dQ += dS·K: the gradients of a tile's scores go through shared memory, and their product with
 //! the keys is added to a workspace of floats.
 
-use jhalak_ptx::Comparison::{Ge, Lt};
+use jhalak_ptx::Comparison::{Ge, Lt, Neu};
 use jhalak_ptx::{AtomicOrder, B32, B64, Connective, F32, KernelBuilder, Pred, Scope};
 
 use super::super::super::element::Element;
@@ -127,13 +127,42 @@ impl TensorProduct {
         for r in 0..2 * self.fragments {
             let row = Row { i: k.add_u32(query, 8 * r as u32), head };
             let used = k.setp_u32(Lt, row.i, context.sequence.used_q);
+            let sums = row_of(&sums, r);
+            let broken = is_broken(k, &sums);
+            k.if_(broken, |k| self.sum_again(k, context, r, &sums));
             let place = place(k, context, &row, column);
-            for (n, values) in row_of(&sums, r).chunks(2).enumerate() {
+            for (n, values) in sums.chunks(2).enumerate() {
                 let own = k.add_u32(column, 8 * n as u32);
                 let own = k.setp_u32_with(Ge, own, self.columns.own, Connective::And, used);
                 add_to(k, own, place, 32 * n as u32, values);
             }
         }
+    }
+
+    /// Sums of the thread's row `r` without the keys that it does not see: 0 · ∞ is NaN.
+    fn sum_again(&self, k: &mut KernelBuilder, context: &Context<'_>, r: usize, sums: &[F32]) {
+        let (class, thread) = (context.class, &context.thread);
+        let (element, bytes) = (class.element, class.element.bytes());
+        let query = k.add_u32(self.row, thread.row);
+        let query = k.add_u32(query, 8 * r as u32);
+        let ds = k.mad_lo_u32(query, bytes, context.tiles.ds);
+        let column = k.add_u32(self.columns.first, thread.column);
+        let keys = k.mad_lo_u32(column, bytes, context.tiles.keys);
+        for &sum in sums {
+            k.mov_f32_to(sum, 0.0);
+        }
+        k.for_range(0, class.tile.keys, 1, |k, key| {
+            let ds = k.mad_lo_u32(key, pitch(element, class.tile.rows), ds);
+            let keys = k.mad_lo_u32(key, pitch(element, class.head_dim), keys);
+            let gradient = element.load(k, ds);
+            let seen = k.setp_f32(Neu, gradient, 0.0);
+            k.if_(seen, |k| {
+                for (n, &sum) in sums.iter().enumerate() {
+                    let value = element.load(k, (keys, (8 * (n / 2) + n % 2) as u32 * bytes));
+                    k.fma_f32_to(sum, gradient, value, sum);
+                }
+            });
+        });
     }
 
     fn multiply(&self, k: &mut KernelBuilder, context: &Context<'_>, sums: &Fragments) {
@@ -171,15 +200,30 @@ fn add_f32(k: &mut KernelBuilder, context: &Context<'_>, head: B32, first: B32) 
         let ds = k.mad_lo_u32(query, 4, context.tiles.ds);
         let keys = k.mad_lo_u32(column, 4, context.tiles.keys);
         let sums: Vec<[F32; 4]> = (0..4).map(|_| std::array::from_fn(|_| k.mov_f32(0.0))).collect();
-        k.for_range(0, tile.keys, 1, |k, key| {
-            let ds = k.mad_lo_u32(key, pitch(Element::F32, tile.rows), ds);
-            let keys = k.mad_lo_u32(key, pitch(Element::F32, class.head_dim), keys);
-            let (ds, keys): ([F32; 4], [F32; 4]) = (k.ld_vector(ds), k.ld_vector(keys));
-            for (sums, ds) in sums.iter().zip(ds) {
-                for (&sum, key) in sums.iter().zip(keys) {
-                    k.fma_f32_to(sum, ds, key, sum);
+        let each = |k: &mut KernelBuilder, add: &dyn Fn(&mut KernelBuilder, F32, F32, F32)| {
+            k.for_range(0, tile.keys, 1, |k, key| {
+                let ds = k.mad_lo_u32(key, pitch(Element::F32, tile.rows), ds);
+                let keys = k.mad_lo_u32(key, pitch(Element::F32, class.head_dim), keys);
+                let (ds, keys): ([F32; 4], [F32; 4]) = (k.ld_vector(ds), k.ld_vector(keys));
+                for (sums, ds) in sums.iter().zip(ds) {
+                    for (&sum, key) in sums.iter().zip(keys) {
+                        add(k, sum, ds, key);
+                    }
                 }
+            });
+        };
+        each(k, &|k, sum, ds, key| k.fma_f32_to(sum, ds, key, sum));
+        let broken = is_broken(k, &sums.concat());
+        k.if_(broken, |k| {
+            for &sum in sums.iter().flatten() {
+                k.mov_f32_to(sum, 0.0);
             }
+            // Without the keys that a row does not see: 0 · ∞ is NaN.
+            each(k, &|k, sum, ds, key| {
+                let more = k.fma_f32(ds, key, sum);
+                let seen = k.setp_f32(Neu, ds, 0.0);
+                k.selp_f32_to(sum, more, sum, seen);
+            });
         });
         let query = k.add_u32(query, first);
         for (r, sums) in (0..).zip(&sums) {
@@ -189,6 +233,15 @@ fn add_f32(k: &mut KernelBuilder, context: &Context<'_>, head: B32, first: B32) 
             add_to(k, used, place, 0, sums);
         }
     });
+}
+
+/// Whether one of these is not finite.
+fn is_broken(k: &mut KernelBuilder, values: &[F32]) -> Pred {
+    let probe = k.mov_f32(0.0);
+    for &value in values {
+        k.fma_f32_to(probe, value, 0.0, probe);
+    }
+    k.setp_f32(Neu, probe, probe)
 }
 
 /// Where a column of a row of the workspace is.

@@ -6,7 +6,7 @@
 //!
 //! A thread's columns are queries, its rows keys.
 
-use jhalak_ptx::Comparison::{Eq, Gt, Lt, Ne};
+use jhalak_ptx::Comparison::{Gt, Lt, Ne, Neu};
 use jhalak_ptx::{B32, Connective, F32, KernelBuilder, Pred};
 
 use super::super::super::dropout::Numbers;
@@ -52,12 +52,11 @@ struct QueryScores {
 impl ScoreGradients {
     pub(super) fn new(k: &mut KernelBuilder, context: &Context<'_>, first: B32) -> Self {
         let (class, thread) = (context.class, &context.thread);
-        let key = k.add_u32(first, context.warp_key);
         let inputs = &context.inputs;
         ScoreGradients {
             begin: first,
             end: k.add_u32(first, class.tile.keys),
-            key: k.add_u32(key, thread.row),
+            key: context.thread_key(k, first),
             numbers: k.mad_lo_u32(thread.column, NUMBERS, context.tiles.numbers),
             factor: class.scores.folded.then(|| inputs.f32(k, Parameter::ScaleLog2)),
             keep: class.dropout.then(|| inputs.f32(k, Parameter::Keep)),
@@ -107,7 +106,7 @@ impl ScoreGradients {
         r: usize,
         [p, ds]: [F32; 2],
     ) {
-        let slope = self.weight(k, context, query, r, p);
+        let (seen, slope) = self.weight(k, context, query, r, p);
         let kept = numbers.map(|(numbers, upper)| self.kept(k, context, numbers, upper, r));
         if context.class.needs_scores() {
             let sum = match kept.zip(self.keep) {
@@ -123,15 +122,14 @@ impl ScoreGradients {
                 Some(slope) => k.mul_f32(gradient, slope),
             };
             // What is not seen has no influence, whatever it is.
-            let nothing = k.setp_f32(Eq, p, 0.0);
-            k.selp_f32_to(ds, 0.0, gradient, nothing);
+            k.selp_f32_to(ds, gradient, 0.0, seen);
         }
         if let Some(kept) = kept {
             k.selp_f32_to(p, p, 0.0, kept);
         }
     }
 
-    /// Replaces a product by its weight; returns the cap's slope.
+    /// Replaces a product by its weight; returns whether the key is seen, and the cap's slope.
     fn weight(
         &self,
         k: &mut KernelBuilder,
@@ -139,7 +137,7 @@ impl ScoreGradients {
         query: &Query,
         r: usize,
         p: F32,
-    ) -> Option<F32> {
+    ) -> (Pred, Option<F32>) {
         let mut slope = None;
         let mut score = p;
         if let Some(QueryScores { scores, first, count }) = &query.scores {
@@ -162,11 +160,12 @@ impl ScoreGradients {
                 k.mul_f32_to(p, p, LOG2_E);
             }
         }
+        let seen = k.setp_f32(Neu, p, f32::NEG_INFINITY);
         k.ex2_f32_to(p, p);
         // Never above 1: the forward may have summed a huge score in another order.
         let above = k.setp_f32(Gt, p, 1.0);
         k.selp_f32_to(p, 1.0, p, above);
-        slope
+        (seen, slope)
     }
 
     /// The random numbers of a query for the 16 keys of row `r`'s fragment, and whether these are

@@ -18,6 +18,7 @@ mod epilogue;
 mod gradients;
 mod layout;
 mod queries;
+mod repair;
 
 use jhalak_ptx::Comparison::Lt;
 use jhalak_ptx::{B32, B64, Error, KernelBuilder, Module, ModuleBuilder};
@@ -137,6 +138,30 @@ impl Context<'_> {
     fn column(&self, k: &mut KernelBuilder, tensor: Tensor) -> Option<B64> {
         let given = self.class.access == Access::Elements;
         given.then(|| self.inputs.stride(k, tensor, Axis::Column))
+    }
+
+    /// Where an element of a row of a tensor is.
+    fn column_address(
+        &self,
+        k: &mut KernelBuilder,
+        tensor: Tensor,
+        bytes: u32,
+        row: B64,
+        column: B32,
+    ) -> B64 {
+        match self.column(k, tensor) {
+            None => k.mad_wide_u32(column, bytes, row),
+            Some(stride) => {
+                let column = k.cvt_u64_u32(column);
+                k.mad_lo_u64(column, stride, row)
+            }
+        }
+    }
+
+    /// The thread's first key of the tile that begins with `first`, counted from the first tile.
+    fn thread_key(&self, k: &mut KernelBuilder, first: B32) -> B32 {
+        let key = k.add_u32(first, self.warp_key);
+        k.add_u32(key, self.thread.row)
     }
 
     /// A key's index in the sequence; below 0 for those that the first tile begins before it.
