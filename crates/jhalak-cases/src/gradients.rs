@@ -36,7 +36,7 @@ impl Ask {
     /// The gradients of out and of lse that flow in.
     pub fn upstream(&self, problem: &Problem<'_>, seed: u64) -> (Strided, Option<Strided>) {
         let (shape, layout) = (problem.out_shape(), &self.layouts[0]);
-        let dout = Strided::new(problem.dtype(), &shape, layout, |i| noise(seed + 91, i));
+        let dout = Strided::new(problem.out_dtype(), &shape, layout, |i| noise(seed + 91, i));
         let dlse = self.dlse.then(|| {
             let (dtype, shape) = (problem.lse_dtype(), problem.lse_shape());
             Strided::new(dtype, &shape, &Layout::default(), |i| noise(seed + 92, i))

@@ -32,8 +32,10 @@ impl Store {
 pub struct BackwardClass {
     /// The architecture it is written for.
     pub target: Target,
-    /// The type of q, k, v and dout.
+    /// The type of q, k and v.
     pub element: Element,
+    /// The type of dout; if it is another one, dout is reached element by element.
+    pub dout: Element,
     /// D.
     pub head_dim: u32,
     /// Dv.
@@ -64,7 +66,8 @@ impl BackwardClass {
     /// The parameters of the kernel, in order.
     pub fn parameters(&self) -> Vec<Parameter> {
         let rows = |tensor| rows_parameters(tensor, self.access);
-        let mut list = [Tensor::Q, Tensor::K, Tensor::V, Tensor::Dout].map(rows).concat();
+        let mut list = [Tensor::Q, Tensor::K, Tensor::V].map(rows).concat();
+        list.extend(rows_parameters(Tensor::Dout, self.access_of(Tensor::Dout)));
         list.extend([Tensor::Lse, Tensor::Delta].map(row_parameters).concat());
         if self.dq {
             list.extend(row_parameters(Tensor::DqSum));
@@ -73,6 +76,19 @@ impl BackwardClass {
         list.extend(self.dv.map(|_| rows(Tensor::Dv)).unwrap_or_default());
         list.extend(shared_parameters(self.lengths, self.scores, self.dropout));
         list
+    }
+
+    /// How a tensor of rows is reached.
+    pub(crate) fn access_of(&self, tensor: Tensor) -> Access {
+        match tensor {
+            Tensor::Dout if self.dout != self.element => Access::Elements,
+            _ => self.access,
+        }
+    }
+
+    /// The type of an input's elements.
+    pub(crate) fn element_of(&self, tensor: Tensor) -> Element {
+        if tensor == Tensor::Dout { self.dout } else { self.element }
     }
 
     /// Whether the gradient of the scores is needed.

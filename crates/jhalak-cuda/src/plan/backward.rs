@@ -47,10 +47,15 @@ impl BackwardPlan {
                 }
             })
         };
-        let vectors = tensors.take_vectors(&ROWS);
+        let dout = Element::of(call.inputs().dout.dtype()).unwrap_or(element);
+        // A dout of another type is reached element by element anyhow.
+        let alike = |tensor: &Tensor| *tensor != Tensor::Dout || dout == element;
+        let rows: Vec<Tensor> = ROWS.into_iter().filter(alike).collect();
+        let vectors = tensors.take_vectors(&rows);
         let class = BackwardClass {
             target: limits.target,
             element,
+            dout,
             head_dim: problem.head_dim() as u32,
             head_dim_v: problem.head_dim_v() as u32,
             access: if vectors { Access::Vectors } else { Access::Elements },

@@ -61,6 +61,8 @@ impl Plan {
 pub(crate) struct TileCopy {
     plan: Plan,
     element: Element,
+    /// The type of the elements where they come from.
+    source: Element,
     head_dim: u32,
     /// The thread's row in the first pass, and its chunk in a round.
     pub(crate) row: B32,
@@ -100,7 +102,15 @@ impl TileCopy {
         let asynchronous = column.is_none() && k.target() >= Target::Sm80;
         let chunks = plan.passes() * plan.rounds();
         let loaded = (!asynchronous).then(|| (0..chunks).map(|_| k.registers()).collect());
-        TileCopy { plan, element, head_dim, row, lane, place, column, loaded }
+        let source = element;
+        TileCopy { plan, element, source, head_dim, row, lane, place, column, loaded }
+    }
+
+    /// The same from elements of another type; they are rounded on the way. Only rows that are
+    /// reached element by element can be.
+    pub(crate) fn of(self, source: Element) -> Self {
+        debug_assert!(source == self.element || self.column.is_some());
+        TileCopy { source, ..self }
     }
 
     /// Whether what `begin` begins goes on while the thread does something else, without holding
@@ -256,11 +266,16 @@ impl TileCopy {
             }
             let last = self.head_dim.saturating_sub(n);
             let inside = k.setp_u32_with(Lt, index, last, Connective::And, source.inside);
-            elements.push(load_bits(k, self.element, inside, place));
+            elements.push(load_bits(k, self.source, inside, place));
         }
         for (n, value) in values.into_iter().enumerate() {
             match self.element {
                 Element::F32 => k.mov_b32_to(value, elements[n]),
+                _ if self.source == Element::F32 => {
+                    let [low, high] = [0, 1].map(|odd| k.f32_of_bits(elements[2 * n + odd]));
+                    let pair = self.element.pack(k, low, high);
+                    k.mov_b32_to(value, pair);
+                }
                 _ => k.prmt_b32_to(value, elements[2 * n], elements[2 * n + 1], 0x5410),
             }
         }

@@ -35,7 +35,7 @@ impl Copies {
         let keys = copy(Tensor::K, tile.keys, class.head_dim, tiles.keys);
         let v = copy(Tensor::V, tile.keys, class.head_dim_v, tiles.v);
         let q = copy(Tensor::Q, tile.rows, class.head_dim, tiles.q);
-        let dout = copy(Tensor::Dout, tile.rows, class.head_dim_v, tiles.dout);
+        let dout = copy(Tensor::Dout, tile.rows, class.head_dim_v, tiles.dout).of(class.dout);
         Copies { keys, v, q, dout, numbers: k.registers() }
     }
 
@@ -68,7 +68,7 @@ impl Copies {
 
     /// Finishes the copies that were begun: after a barrier of the block, all is there.
     pub(super) fn finish(&self, k: &mut KernelBuilder, context: &Context<'_>) {
-        if self.q.is_asynchronous() {
+        if self.q.is_asynchronous() || self.dout.is_asynchronous() {
             k.cp_async_wait_group(0);
         }
         let mine = k.setp_u32(Lt, context.thread.index, context.class.tile.rows);

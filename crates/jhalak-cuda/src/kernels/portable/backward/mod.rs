@@ -136,7 +136,7 @@ impl Context<'_> {
 
     /// The stride between the columns of a tensor of rows, where it is not the element's size.
     fn column(&self, k: &mut KernelBuilder, tensor: Tensor) -> Option<B64> {
-        let given = self.class.access == Access::Elements;
+        let given = self.class.access_of(tensor) == Access::Elements;
         given.then(|| self.inputs.stride(k, tensor, Axis::Column))
     }
 

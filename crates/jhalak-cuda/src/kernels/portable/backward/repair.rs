@@ -214,7 +214,7 @@ impl<'c> SlowKey<'c> {
         column: B32,
         head_dim: u32,
     ) -> F32 {
-        let element = self.context.class.element;
+        let element = self.context.class.element_of(tensor);
         let place = self.context.column_address(k, tensor, element.bytes(), row, column);
         let inside = k.setp_u32(Lt, column, head_dim);
         load_float(k, element, inside, place)
