@@ -17,6 +17,7 @@ mod plot;
 mod report;
 mod standard;
 mod step;
+mod warmup;
 mod yardstick;
 
 use std::process::ExitCode;
@@ -48,6 +49,7 @@ enum Command {
     Compare(compare::Compare),
     Check(check::Check),
     Info(info::Info),
+    Warmup(warmup::Warmup),
     #[command(hide = true)]
     Step(step::Step),
 }
@@ -74,6 +76,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Compare(compare) => compare.run(),
         Command::Check(check) => check.run(),
         Command::Info(info) => info.run(),
+        Command::Warmup(warmup) => warmup.run(),
         Command::Step(step) => step.run(),
     }
 }

@@ -53,6 +53,11 @@ impl Engine {
         &self.context
     }
 
+    /// What kernels are made for.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
     /// Begins to compute out and lse, on this stream.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ mod engine;
 mod error;
 pub mod kernels;
 pub mod plan;
+mod warm_up;
 
 pub use engine::Engine;
 pub use error::{Error, Result};

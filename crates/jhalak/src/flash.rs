@@ -2,11 +2,12 @@
 
 use jhalak_cpu::Engine;
 use jhalak_problem::{
-    Attention, Backward, BackwardInputs, Forward, GradientTargets, OutOrDelta, Problem, Result,
-    Tensor,
+    Attention, Backward, BackwardInputs, Device, Error, Forward, GradientTargets, OutOrDelta,
+    Problem, Result, Tensor,
 };
 
 use crate::dropout;
+use crate::gpu::OnGpu;
 use crate::results::{Attended, Gradients};
 use crate::views::{IntoView, IntoViewMut};
 
@@ -46,6 +47,7 @@ pub trait FlashAttention: sealed::Call {
         v: impl IntoView<'t>,
     ) -> Result<Attended> {
         let problem = Problem::new(self.options(), q.into_view()?, k.into_view()?, v.into_view()?)?;
+        check_host(&problem)?;
         let mut out = Tensor::zeros(problem.out_dtype(), &problem.out_shape())?;
         let mut lse = Tensor::zeros(problem.lse_dtype(), &problem.lse_shape())?;
         self.engine()?.forward(&Forward::new(&problem, out.view_mut(), lse.view_mut())?)?;
@@ -66,6 +68,7 @@ pub trait FlashAttention: sealed::Call {
         lse: impl IntoViewMut<'t>,
     ) -> Result<()> {
         let problem = Problem::new(self.options(), q.into_view()?, k.into_view()?, v.into_view()?)?;
+        check_host(&problem)?;
         let (out, lse) = (out.into_view_mut()?, lse.into_view_mut()?);
         self.engine()?.forward(&Forward::new(&problem, out, lse)?)
     }
@@ -88,6 +91,7 @@ pub trait FlashAttention: sealed::Call {
     ) -> Result<Gradients> {
         let (q, k, v) = (q.into_view()?, k.into_view()?, v.into_view()?);
         let problem = Problem::new(self.options(), q, k, v)?;
+        check_host(&problem)?;
         let inputs = BackwardInputs {
             dout: dout.into_view()?,
             out: OutOrDelta::Out(saved.out.view()),
@@ -138,6 +142,7 @@ pub trait FlashAttention: sealed::Call {
         targets: GradientTargets<'_>,
     ) -> Result<()> {
         let problem = Problem::new(self.options(), q.into_view()?, k.into_view()?, v.into_view()?)?;
+        check_host(&problem)?;
         self.engine()?.backward(&Backward::new(&problem, inputs, targets)?)
     }
 
@@ -173,6 +178,56 @@ pub trait FlashAttention: sealed::Call {
     fn on<'s>(&'s self, engine: &'s Engine) -> On<'s> {
         On { options: self.options(), engine }
     }
+
+    /// The same options on an NVIDIA GPU, in the order of this stream.
+    ///
+    /// ```no_run
+    /// use jhalak::cuda::Engine;
+    /// use jhalak::{Attention, DType, Device, FlashAttention, TensorView, TensorViewMut};
+    ///
+    /// let gpu = Engine::new(0)?;
+    /// let stream = gpu.context().stream()?;
+    /// let x = gpu.context().allocate(2 * 1024 * 8 * 64 * 2)?; // f16 [2, 1024, 8, 64]
+    /// let out = gpu.context().allocate(x.bytes())?;
+    /// let lse = gpu.context().allocate(2 * 8 * 1024 * 4)?;
+    /// let (shape, strides) = ([2, 1024, 8, 64], [1024 * 8 * 64, 8 * 64, 64, 1]);
+    /// let at = |address: u64| std::ptr::without_provenance_mut(address as usize);
+    /// // SAFETY: the memory is there, and lives until the stream has done the work.
+    /// unsafe {
+    ///     let x = TensorView::from_raw(at(x.address()), DType::F16, Device::Cuda(0), &shape, &strides)?;
+    ///     let out =
+    ///         TensorViewMut::from_raw(at(out.address()), DType::F16, Device::Cuda(0), &shape, &strides)?;
+    ///     let lse = TensorViewMut::from_raw(
+    ///         at(lse.address()),
+    ///         DType::F32,
+    ///         Device::Cuda(0),
+    ///         &[2, 8, 1024],
+    ///         &[8 * 1024, 1024, 1],
+    ///     )?;
+    ///     Attention::new().causal().on_gpu(&gpu, &stream).forward_into(x, x, x, out, lse)?;
+    /// }
+    /// stream.synchronize()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn on_gpu<'s>(
+        &'s self,
+        engine: &'s jhalak_cuda::Engine,
+        stream: &'s jhalak_cuda::driver::Stream,
+    ) -> OnGpu<'s> {
+        OnGpu { options: self.options(), engine, stream }
+    }
+}
+
+/// Plain calls are for tensors in host memory.
+fn check_host(problem: &Problem<'_>) -> Result<()> {
+    if problem.device() == Device::Cpu {
+        return Ok(());
+    }
+    Err(Error::Device {
+        argument: "q",
+        expected: "cpu in this call (`on_gpu` is for a GPU's tensors)".to_owned(),
+        got: problem.device().to_string(),
+    })
 }
 
 /// [`Attention`] on an engine of the caller's choice; made by [`FlashAttention::on`].

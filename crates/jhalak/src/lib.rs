@@ -187,13 +187,17 @@
 
 mod dropout;
 mod flash;
+mod gpu;
 mod merge;
 mod results;
 mod views;
 
 pub use flash::{FlashAttention, On};
+pub use gpu::OnGpu;
 pub use half::{bf16, f16};
 pub use jhalak_cpu::{Engine, IsaKind};
+/// NVIDIA GPUs: the engine for [`FlashAttention::on_gpu`], and the driver's streams and memory.
+pub use jhalak_cuda as cuda;
 pub use jhalak_problem::{
     Attention, BackwardInputs, DType, Device, Element, Error, Gradient, GradientTargets, MAX_RANK,
     OutOrDelta, Problem, Result, Tensor, TensorView, TensorViewMut, reference,

@@ -173,3 +173,19 @@ fn a_refused_call_names_the_argument_and_writes_nothing() {
     assert_eq!(error.to_string(), "lse must have shape [2, 4, 7], but has [2, 4, 8]");
     assert!(out.to_f64_vec().iter().chain(&lse.to_f64_vec()).all(|&x| x == 7.0));
 }
+
+#[test]
+fn a_tensor_of_a_gpu_in_a_plain_call_is_an_error_that_names_the_way() {
+    let at = std::ptr::without_provenance(1 << 20);
+    let strides = [16, 8, 8, 1];
+    // SAFETY: the call is refused before anybody reads.
+    let q = unsafe {
+        TensorView::from_raw(at, DType::F16, jhalak::Device::Cuda(1), &[1, 2, 1, 8], &strides)
+    }
+    .unwrap();
+    let error = Attention::new().forward(q, q, q).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "q must be on cpu in this call (`on_gpu` is for a GPU's tensors), but is on cuda:1"
+    );
+}
