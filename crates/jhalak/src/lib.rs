@@ -18,7 +18,7 @@
 //! ```
 //!
 //! It is FlashAttention (Dao et al., 2022; Dao, 2023), exact and deterministic, forward and
-//! backward, on the CPU. What a call means to the last detail, for rows that see no key, for NaN,
+//! backward, on the CPU; on NVIDIA GPUs by [`FlashAttention::on_gpu`]. What a call means to the last detail, for rows that see no key, for NaN,
 //! for dropout, is written once and tested against [`reference`](mod@reference).
 //!
 //! # A first call
