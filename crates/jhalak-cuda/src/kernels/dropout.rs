@@ -31,6 +31,15 @@ pub(crate) struct Dropout {
 #[derive(Clone, Copy)]
 pub(crate) struct Numbers([B32; 4]);
 
+impl Numbers {
+    /// Those of the first 16 of 32 keys, or of the second.
+    pub(crate) fn half(self, k: &mut KernelBuilder, second: Pred) -> Self {
+        let Numbers([a, b, c, d]) = self;
+        let (low, high) = (k.selp_b32(c, a, second), k.selp_b32(d, b, second));
+        Numbers([low, high, low, high])
+    }
+}
+
 impl Dropout {
     /// For sequence `batch`, whose queries are moved by `alignment`.
     pub(crate) fn new(k: &mut KernelBuilder, inputs: &Inputs, batch: B32, alignment: B32) -> Self {

@@ -91,14 +91,6 @@ impl Exponent {
         k.neg_f32(offset)
     }
 
-    /// The maximum as a power of two's exponent.
-    pub(crate) fn log2(self, k: &mut KernelBuilder, max: F32) -> F32 {
-        match self {
-            Exponent::Folded { factor, .. } => k.mul_f32(max, factor),
-            Exponent::Plain => k.mul_f32(max, LOG2_E),
-        }
-    }
-
     fn raised(self, k: &mut KernelBuilder, max: F32) -> F32 {
         match self {
             Exponent::Folded { slack, .. } => k.add_f32(max, slack),

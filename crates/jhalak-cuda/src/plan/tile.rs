@@ -28,7 +28,9 @@ fn candidates(class: &ForwardClass) -> &'static [Tile] {
     match (class.element, widest) {
         (Element::F32, ..=64) => const { &[tile(64, 32, 4)] },
         (Element::F32, ..=128) => const { &[tile(64, 32, 4), tile(32, 32, 2)] },
-        (Element::F32, _) => const { &[tile(64, 32, 4), tile(32, 32, 2), tile(16, 32, 1)] },
+        (Element::F32, _) => {
+            const { &[tile(64, 32, 4), tile(32, 32, 2), tile(16, 32, 1), tile(16, 16, 1)] }
+        }
         (_, ..=128) if class.target == Target::Sm75 => const { &[tile(64, 64, 4)] },
         (_, _) if class.target == Target::Sm75 => const { &[tile(32, 32, 2)] },
         (_, ..=64) if busy => const { &[tile(64, 128, 4), tile(64, 64, 4)] },
@@ -60,5 +62,62 @@ fn backward_candidates(class: &BackwardClass) -> &'static [Tile] {
         (_, ..=64) => const { &[tile(64, 128, 8), tile(64, 64, 4)] },
         (_, ..=128) => const { &[tile(64, 128, 8), tile(64, 64, 4), tile(32, 64, 4)] },
         (_, _) => const { &[tile(64, 64, 8), tile(32, 32, 4), tile(16, 32, 4)] },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{Access, Bounds, Lengths, Scores, Store};
+    use crate::plan::Limits;
+
+    #[test]
+    fn every_tile_fits_the_shared_memory_of_its_architecture() {
+        let elements = [Element::F16, Element::F32];
+        let dims = (1..=256).flat_map(|d| [(d, d), (d, 256), (256, d), (1, d)]);
+        for (head_dim, head_dim_v) in dims {
+            for (target, element) in
+                [Target::Sm75, Target::Sm80].into_iter().flat_map(|t| elements.map(|e| (t, e)))
+            {
+                let (shared, tile) =
+                    (Limits::of(target).shared_bytes, Tile { rows: 0, keys: 0, warps: 0 });
+                let class = ForwardClass {
+                    target,
+                    element,
+                    out: element,
+                    head_dim,
+                    head_dim_v,
+                    access: Access::Elements,
+                    tile,
+                    grouped: false,
+                    lengths: Lengths::default(),
+                    bounds: Bounds::default(),
+                    scores: Scores::default(),
+                    sinks: None,
+                    dropout: false,
+                };
+                let tile = forward(&class, shared);
+                assert!(shared_bytes(&ForwardClass { tile, ..class }) <= shared, "{class:?}");
+                let class = BackwardClass {
+                    target,
+                    element,
+                    dout: element,
+                    head_dim,
+                    head_dim_v,
+                    access: Access::Elements,
+                    tile,
+                    lengths: Lengths::default(),
+                    bounds: Bounds::default(),
+                    scores: Scores::default(),
+                    dropout: false,
+                    dq: true,
+                    dk: Some(Store::Add),
+                    dv: Some(Store::Add),
+                };
+                let tile = backward(&class, shared);
+                let used = backward_shared_bytes(&BackwardClass { tile, ..class });
+                assert!(used <= shared, "{class:?}");
+            }
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The portable forward kernels in the emulator, against the f64 reference.
 
 mod any_case;
+mod hostile;
 mod plain;
 mod run;

@@ -29,3 +29,16 @@ fn a_row_of_16_bytes_is_written() {
         plain(DType::F16, target, [20, 40, 8], false);
     }
 }
+
+#[test]
+fn the_widest_heads_fit_every_architecture() {
+    for target in [Target::Sm75, Target::Sm80] {
+        for dtype in [DType::F16, DType::F32] {
+            plain(dtype, target, [20, 70, 256], true);
+            let case = Case { dtype, dropout: Some(0.4), ..Case::dense(1, 20, 70, 1, 256) };
+            check(&case, Limits::of(target)).unwrap();
+            let starts = Some((0, 17));
+            check(&Case { starts, ..case }, Limits::of(target)).unwrap();
+        }
+    }
+}

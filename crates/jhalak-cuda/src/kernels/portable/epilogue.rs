@@ -6,7 +6,7 @@ use jhalak_ptx::{B32, Connective, F32, KernelBuilder, Pred};
 use super::super::element::Element;
 use super::super::parameters::{Axis, Parameter, Tensor};
 use super::super::row::{Row, TileRows};
-use super::super::softmax::{Fragments, Softmax, over_quad, row_of};
+use super::super::softmax::{Exponent, Fragments, Softmax, over_quad, row_of};
 use super::copy::pitch;
 use super::forward::{Context, ThreadRow};
 use super::repair;
@@ -22,25 +22,24 @@ pub(crate) struct Normaliser {
 }
 
 impl Normaliser {
-    /// For a maximum, as a power of 2 or −∞ where nothing was seen, and the sum of weights compared
-    /// with it; the factor includes that of dropout.
+    /// For the highest score, −∞ where nothing was seen, and the sum of weights compared with it; the factor includes that of dropout.
     pub(crate) fn new(
         k: &mut KernelBuilder,
         context: &Context<'_>,
         head: B32,
-        max_log2: F32,
+        max: F32,
         sum: F32,
     ) -> Self {
-        let (mut reference, mut factor, mut total) = (max_log2, None, sum);
+        let (mut reference, mut factor, mut total) = (max, None, sum);
         if let Some(element) = context.class.sinks {
             let base = context.inputs.base(k, Tensor::Sinks);
             let place = context.inputs.advance(k, base, head, Tensor::Sinks, Axis::Head);
             let sink = element.load(k, place);
-            let sink = k.mul_f32(sink, LOG2_E);
-            reference = k.max_f32(max_log2, sink);
+            reference = k.max_f32(max, sink);
             let zero = or_zero(k, reference);
-            let [others, own] = [max_log2, sink].map(|log2| {
-                let exponent = k.sub_f32(log2, zero);
+            let [others, own] = [max, sink].map(|score| {
+                let exponent = k.sub_f32(score, zero);
+                let exponent = k.mul_f32(exponent, LOG2_E);
                 k.ex2_f32(exponent)
             });
             total = k.fma_f32(sum, others, own);
@@ -58,14 +57,13 @@ impl Normaliser {
         }
         let reference = or_zero(k, reference);
         let log2 = k.lg2_f32(total);
-        let log2 = k.add_f32(reference, log2);
-        Normaliser { factor: inverse, lse: k.mul_f32(log2, LN_2) }
+        Normaliser { factor: inverse, lse: k.fma_f32(log2, LN_2, reference) }
     }
 }
 
-fn or_zero(k: &mut KernelBuilder, log2: F32) -> F32 {
-    let nothing = k.setp_f32(Eq, log2, f32::NEG_INFINITY);
-    k.selp_f32(0.0, log2, nothing)
+fn or_zero(k: &mut KernelBuilder, score: F32) -> F32 {
+    let nothing = k.setp_f32(Eq, score, f32::NEG_INFINITY);
+    k.selp_f32(0.0, score, nothing)
 }
 
 /// Writes out and lse of a tile's rows.
@@ -82,9 +80,15 @@ pub(crate) fn write(
     for (r, (ThreadRow { row, used, .. }, state)) in rows.iter().zip(&softmax.rows).enumerate() {
         let sum = over_quad(k, state.sum, |k, a, b| k.add_f32(a, b));
         let nothing = k.setp_f32(Eq, state.max, f32::NEG_INFINITY);
-        let log2 = softmax.exponent.log2(k, state.max);
-        let log2 = k.selp_f32(f32::NEG_INFINITY, log2, nothing);
-        let normaliser = Normaliser::new(k, context, row.head, log2, sum);
+        let max = match softmax.exponent {
+            Exponent::Plain => state.max,
+            Exponent::Folded { .. } => {
+                let scale = context.inputs.f32(k, Parameter::Scale);
+                let score = k.mul_f32(state.max, scale);
+                k.selp_f32(f32::NEG_INFINITY, score, nothing)
+            }
+        };
+        let normaliser = Normaliser::new(k, context, row.head, max, sum);
         let lse = k.selp_f32(normaliser.lse, f32::NEG_INFINITY, *used);
         store_lse(k, context, row, lse);
         // 0 as long as everything is finite.

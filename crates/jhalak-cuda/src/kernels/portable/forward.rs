@@ -297,13 +297,20 @@ impl Context<'_> {
         tile: B32,
     ) {
         let Some(dropout) = &self.dropout else { return };
-        let blocks = self.class.tile.keys / dropout::BLOCK;
-        let first = k.mul_lo_u32(tile, blocks);
+        // A tile is a number of blocks, or half a block.
+        let halves = self.class.tile.keys / (dropout::BLOCK / 2);
+        let half = k.mul_lo_u32(tile, halves);
+        let first = k.shr_u32(half, 1);
+        let half = k.and_b32(half, 1);
+        let second = (halves == 1).then(|| k.setp_u32(Gt, half, 0));
         let pair = k.shr_u32(self.thread.column, 1);
         for (r, ThreadRow { row, .. }) in rows.iter().enumerate() {
             for (block, weights) in row_of(weights, r).chunks(8).enumerate() {
                 let block = k.add_u32(first, block as u32);
-                let numbers = dropout.numbers(k, row, block, pair);
+                let mut numbers = dropout.numbers(k, row, block, pair);
+                if let Some(second) = second {
+                    numbers = numbers.half(k, second);
+                }
                 for (n, weight) in weights.iter().enumerate() {
                     let kept = dropout.keeps(k, numbers, n / 2, n % 2 == 1);
                     k.selp_f32_to(*weight, *weight, 0.0, kept);

@@ -94,8 +94,7 @@ impl<'c> SlowRow<'c> {
         let factor = Exponent::Plain.weight(k, max, reference);
         let sum = k.mul_f32(sum, factor);
         let sum = over_warp(k, sum, |k, a, b| k.add_f32(a, b));
-        let log2 = Exponent::Plain.log2(k, highest);
-        let normaliser = Normaliser::new(k, self.context, self.row.head, log2, sum);
+        let normaliser = Normaliser::new(k, self.context, self.row.head, highest, sum);
         self.write_out(k, reference, normaliser.factor);
         let first = k.setp_u32(Eq, lane, 0);
         let start = self.context.sequence.start_q;
