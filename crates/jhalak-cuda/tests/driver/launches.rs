@@ -77,7 +77,7 @@ fn as_many_arguments_fit_as_promised() {
 }
 
 #[test]
-#[should_panic(expected = "a launch takes at most 64 arguments and 2048 bytes of them")]
+#[should_panic(expected = "a launch takes at most 128 arguments and 2048 bytes of them")]
 fn one_argument_too_many_panics() {
     let mut arguments = Arguments::new();
     for i in 0..=MAX_ARGUMENTS as u32 {
