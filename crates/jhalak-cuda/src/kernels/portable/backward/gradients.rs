@@ -188,6 +188,12 @@ impl ScoreGradients {
             }
         }
         let seen = k.setp_f32(Neu, p, f32::NEG_INFINITY);
+        let seen = if context.class.dbias {
+            // An lse of NaN makes the exponents of hidden keys NaN too: their bias must not get it.
+            k.setp_f32_with(Neu, score, f32::NEG_INFINITY, Connective::And, seen)
+        } else {
+            seen
+        };
         k.ex2_f32_to(p, p);
         // Never above 1: the forward may have summed a huge score in another order.
         let above = k.setp_f32(Gt, p, 1.0);
