@@ -75,17 +75,17 @@ impl Engine {
     }
 
     /// Device memory that [`backward`](Self::backward) needs for a problem, in bytes: about as much
-    /// as q in f32.
-    pub fn backward_workspace_bytes(problem: &Problem<'_>) -> usize {
-        let rows: usize = problem.lse_shape().iter().product();
-        (4 * rows).next_multiple_of(ALIGN) + 4 * rows * dq_columns(problem)
+    /// as q in f32, and, where `dbias` is wanted, as the bias in f32.
+    pub fn backward_workspace_bytes(problem: &Problem<'_>, dbias: bool) -> usize {
+        let bias = if dbias { 4 * bias_elements(problem) } else { 0 };
+        delta_bytes(problem) + dq_bytes(problem) + bias
     }
 
     /// Begins to compute the gradients that are asked for, on this stream. `workspace` is the
     /// address of [`backward_workspace_bytes`](Self::backward_workspace_bytes), a multiple of 256.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward); the gradient of a bias, which GPUs do not compute yet.
+    /// As [`forward`](Self::forward).
     ///
     /// # Safety
     /// As [`forward`](Self::forward); and nobody else may use the workspace until the stream has
@@ -98,19 +98,17 @@ impl Engine {
     ) -> Result<()> {
         let problem = call.problem();
         self.check_device(problem.device())?;
-        if call.targets().dbias.is_some() {
-            let rule = "is not computed on a GPU yet";
-            return Err(jhalak_problem::Error::Combination { argument: "dbias", rule }.into());
-        }
-        let rows: usize = problem.lse_shape().iter().product();
-        let sums = workspace + (4 * rows).next_multiple_of(ALIGN) as u64;
+        let address = workspace + delta_bytes(problem) as u64;
         let columns = dq_columns(problem) as u32;
-        let dq_sum = call.targets().dq.as_ref().map(|_| DqSum { address: sums, columns });
-        let workspace = BackwardWorkspace { delta: workspace, dq_sum };
+        let dq_sum = call.targets().dq.as_ref().map(|_| DqSum { address, columns });
+        let after = address + dq_bytes(problem) as u64;
+        let dbias_sum = call.targets().dbias.as_ref().map(|_| after);
+        let workspace = BackwardWorkspace { delta: workspace, dq_sum, dbias_sum };
         // Everything is planned before anything is launched.
         let delta = PassPlan::delta(call, self.limits, &workspace)?;
         let backward = BackwardPlan::new(call, self.limits, &workspace)?;
         let finish_dq = PassPlan::finish_dq(call, self.limits, &workspace)?;
+        let finish_dbias = PassPlan::finish_dbias(call, self.limits, &workspace)?;
         let dsinks = PassPlan::dsinks(call, self.limits, &workspace)?;
         let _current = self.context.enter()?;
         // SAFETY: each plan's arguments are those of its class; the caller vouches for the memory.
@@ -118,10 +116,16 @@ impl Engine {
             if let Some(plan) = delta {
                 self.launch(stream, plan.class.into(), plan.grid, &plan.arguments)?;
             }
+            if let Some(sums) = dbias_sum.filter(|_| finish_dbias.is_some()) {
+                stream.fill_words(sums, 0, bias_elements(problem))?;
+            }
             if let Some(plan) = backward {
                 self.launch(stream, plan.class.into(), plan.grid, &plan.arguments)?;
             }
             if let Some(plan) = finish_dq {
+                self.launch(stream, plan.class.into(), plan.grid, &plan.arguments)?;
+            }
+            if let Some(plan) = finish_dbias {
                 self.launch(stream, plan.class.into(), plan.grid, &plan.arguments)?;
             }
             if let Some(plan) = dsinks {
@@ -191,6 +195,25 @@ impl Engine {
 
 fn dq_columns(problem: &Problem<'_>) -> usize {
     problem.head_dim().next_multiple_of(DQ_COLUMNS)
+}
+
+/// Bytes of delta', up to where the sums of dq begin.
+fn delta_bytes(problem: &Problem<'_>) -> usize {
+    (4 * rows(problem)).next_multiple_of(ALIGN)
+}
+
+/// Bytes of the sums of dq, up to where those of dbias begin.
+fn dq_bytes(problem: &Problem<'_>) -> usize {
+    (4 * rows(problem) * dq_columns(problem)).next_multiple_of(ALIGN)
+}
+
+/// Rows of queries, of all heads.
+fn rows(problem: &Problem<'_>) -> usize {
+    problem.lse_shape().iter().product()
+}
+
+fn bias_elements(problem: &Problem<'_>) -> usize {
+    problem.bias_shape().map_or(0, |shape| shape.iter().product())
 }
 
 fn arguments(values: &[Value]) -> Arguments {

@@ -30,7 +30,7 @@ fn gradient(dtype: DType, shape: &[usize], at: usize) -> Option<Gradient<'static
     Some(Gradient::Write(view.unwrap()))
 }
 
-/// The plan of a call for dq, dk and dv.
+/// The plan of a call for dq, dk and dv, and dbias where there is a bias.
 fn plan(problem: &Problem<'_>, limits: Limits) -> Option<BackwardPlan> {
     let inputs = problem.tensors();
     let numbers = view(DType::F32, &problem.lse_shape());
@@ -39,12 +39,15 @@ fn plan(problem: &Problem<'_>, limits: Limits) -> Option<BackwardPlan> {
     targets.dq = gradient(problem.dtype(), inputs.q.shape(), 1);
     targets.dk = gradient(problem.dtype(), inputs.k.shape(), 2);
     targets.dv = gradient(problem.dtype(), inputs.v.shape(), 3);
+    targets.dbias = inputs.bias.and_then(|bias| gradient(bias.dtype(), bias.shape(), 7));
     let out = OutOrDelta::Delta(numbers);
     let inputs = BackwardInputs { dout, out, lse: numbers, dlse: None };
     let call = Backward::new(problem, inputs, targets).unwrap();
     let columns = problem.head_dim().next_multiple_of(16) as u32;
     let dq_sum = Some(DqSum { address: 4 << 40, columns });
-    BackwardPlan::new(&call, limits, &BackwardWorkspace { delta: 5 << 40, dq_sum }).unwrap()
+    let dbias_sum = Some(6 << 40);
+    let workspace = BackwardWorkspace { delta: 5 << 40, dq_sum, dbias_sum };
+    BackwardPlan::new(&call, limits, &workspace).unwrap()
 }
 
 fn assembled(gate: &Gate, plan: &BackwardPlan, architecture: &str) -> Kernel {

@@ -46,7 +46,7 @@ impl OnGpu<'_> {
     }
 
     /// Bytes of device memory that [`backward_into`](Self::backward_into) wants as a workspace:
-    /// about as much as q in f32.
+    /// about as much as q in f32, and, where `dbias` is wanted, as the bias in f32.
     ///
     /// # Errors
     /// As [`forward_into`](Self::forward_into).
@@ -55,16 +55,16 @@ impl OnGpu<'_> {
         q: TensorView<'_>,
         k: TensorView<'_>,
         v: TensorView<'_>,
+        dbias: bool,
     ) -> Result<usize> {
-        Ok(Engine::backward_workspace_bytes(&Problem::new(self.options, q, k, v)?))
+        Ok(Engine::backward_workspace_bytes(&Problem::new(self.options, q, k, v)?, dbias))
     }
 
     /// Begins to compute the gradients that `targets` asks for. `workspace` is the address of
     /// [`backward_workspace_bytes`](Self::backward_workspace_bytes) on the GPU, a multiple of 256.
     ///
     /// # Errors
-    /// As [`forward_into`](Self::forward_into); the gradient of a bias, which GPUs do not compute
-    /// yet.
+    /// As [`forward_into`](Self::forward_into).
     ///
     /// # Safety
     /// As [`forward_into`](Self::forward_into), the workspace included.

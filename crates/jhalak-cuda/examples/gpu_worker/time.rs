@@ -55,7 +55,7 @@ impl Worker {
             return self.measured(request, forward);
         }
         forward()?;
-        let workspace = Engine::backward_workspace_bytes(&problem);
+        let workspace = Engine::backward_workspace_bytes(&problem, false);
         let gradients = Gradients::new(&engine, request, workspace)?;
         let inputs = BackwardInputs {
             dout: gradients.dout.view(),

@@ -4,7 +4,7 @@ use jhalak_ptx::{Error, Module};
 
 use super::backward_class::BackwardClass;
 use super::class::ForwardClass;
-use super::passes::{self, DeltaClass, DsinksClass, FinishDqClass, MergeClass};
+use super::passes::{self, DeltaClass, DsinksClass, FinishDbiasClass, FinishDqClass, MergeClass};
 use super::portable;
 
 /// What a module is compiled for.
@@ -18,6 +18,8 @@ pub enum KernelClass {
     Delta(DeltaClass),
     /// dq from its f32 sums.
     FinishDq(FinishDqClass),
+    /// The gradient of the bias from its f32 sums.
+    FinishDbias(FinishDbiasClass),
     /// The gradient of sinks.
     Dsinks(DsinksClass),
     /// Partial results become one.
@@ -35,6 +37,7 @@ impl KernelClass {
             KernelClass::Backward(class) => portable::backward(class),
             KernelClass::Delta(class) => passes::delta(class),
             KernelClass::FinishDq(class) => passes::finish_dq(class),
+            KernelClass::FinishDbias(class) => passes::finish_dbias(class),
             KernelClass::Dsinks(class) => passes::dsinks(class),
             KernelClass::Merge(class) => passes::merge(class),
         }
@@ -47,6 +50,7 @@ impl KernelClass {
             KernelClass::Backward(_) => portable::BACKWARD,
             KernelClass::Delta(_) => passes::DELTA,
             KernelClass::FinishDq(_) => passes::FINISH_DQ,
+            KernelClass::FinishDbias(_) => passes::FINISH_DBIAS,
             KernelClass::Dsinks(_) => passes::DSINKS,
             KernelClass::Merge(_) => passes::MERGE,
         }
@@ -58,9 +62,10 @@ impl KernelClass {
             KernelClass::Forward(class) => class.tile.threads(),
             KernelClass::Backward(class) => class.tile.threads(),
             KernelClass::Dsinks(_) => DsinksClass::THREADS,
-            KernelClass::Delta(_) | KernelClass::FinishDq(_) | KernelClass::Merge(_) => {
-                passes::THREADS
-            }
+            KernelClass::Delta(_)
+            | KernelClass::FinishDq(_)
+            | KernelClass::FinishDbias(_)
+            | KernelClass::Merge(_) => passes::THREADS,
         }
     }
 
@@ -89,6 +94,7 @@ from_class! {
     BackwardClass => Backward
     DeltaClass => Delta
     FinishDqClass => FinishDq
+    FinishDbiasClass => FinishDbias
     DsinksClass => Dsinks
     MergeClass => Merge
 }

@@ -3,7 +3,8 @@
 use jhalak_ptx::Target;
 
 use super::class::{
-    Access, Bounds, Lengths, Scores, Tile, row_parameters, rows_parameters, shared_parameters,
+    Access, Bounds, Lengths, Scores, Tile, element_parameters, row_parameters, rows_parameters,
+    shared_parameters,
 };
 use super::element::Element;
 use super::parameters::{Parameter, Tensor};
@@ -60,6 +61,8 @@ pub struct BackwardClass {
     pub dk: Option<Store>,
     /// How dv is written, if it is asked for.
     pub dv: Option<Store>,
+    /// Whether the gradient of the bias is summed in its workspace.
+    pub dbias: bool,
 }
 
 impl BackwardClass {
@@ -71,6 +74,9 @@ impl BackwardClass {
         list.extend([Tensor::Lse, Tensor::Delta].map(row_parameters).concat());
         if self.dq {
             list.extend(row_parameters(Tensor::DqSum));
+        }
+        if self.dbias {
+            list.extend(element_parameters(Tensor::DbiasSum));
         }
         list.extend(self.dk.map(|_| rows(Tensor::Dk)).unwrap_or_default());
         list.extend(self.dv.map(|_| rows(Tensor::Dv)).unwrap_or_default());
@@ -93,7 +99,7 @@ impl BackwardClass {
 
     /// Whether the gradient of the scores is needed.
     pub(crate) fn needs_scores(&self) -> bool {
-        self.dq || self.dk.is_some()
+        self.dq || self.dk.is_some() || self.dbias
     }
 
     /// Warps that share the keys of a tile; as many again share the columns of their gradients.

@@ -56,6 +56,10 @@ pub enum Tensor {
     Dk,
     /// The gradient of v.
     Dv,
+    /// Sums of floats that become the gradient of the bias.
+    DbiasSum,
+    /// The gradient of the bias.
+    Dbias,
 }
 
 /// A direction in which a tensor has a stride.
@@ -114,6 +118,10 @@ pub enum Parameter {
     ScoreRows,
     /// Columns of bias and mask, where they are not broadcast.
     ScoreColumns,
+    /// Rows of the bias; 1 where they are broadcast.
+    BiasRows,
+    /// Columns of the bias; 1 where they are broadcast.
+    BiasColumns,
     /// The position of query 0 for dropout, before alignment, modulo 2³².
     DropoutQuery,
     /// How far the first key lies after a multiple of 32 positions.

@@ -138,10 +138,7 @@ impl Scores {
     ) -> (F32, Option<F32>) {
         let (mut score, tanh) =
             if self.class.folded { (product, None) } else { self.scaled(k, product) };
-        let inside = row.inside.zip(self.columns.sizes).map(|(inside, (_, columns))| {
-            let inside = k.setp_u32_with(Lt, j, columns, Connective::And, inside);
-            k.setp_u32_with(Lt, j, used_k, Connective::And, inside)
-        });
+        let inside = self.inside(k, row, j, used_k);
         if let Some((element, base, inside)) = zip(self.class.bias, row.bias, inside) {
             let place = along(k, base, j, self.columns.bias);
             let bias = load_float(k, element, inside, place);
@@ -163,6 +160,19 @@ impl Scores {
             score = k.selp_f32(f32::NEG_INFINITY, score, hidden);
         }
         (score, tanh)
+    }
+
+    /// Whether bias and mask have key `j` of `used_k` in this row, if there is one of them.
+    pub(crate) fn inside(
+        &self,
+        k: &mut KernelBuilder,
+        row: &RowScores,
+        j: B32,
+        used_k: B32,
+    ) -> Option<Pred> {
+        let (inside, (_, columns)) = row.inside.zip(self.columns.sizes)?;
+        let inside = k.setp_u32_with(Lt, j, columns, Connective::And, inside);
+        Some(k.setp_u32_with(Lt, j, used_k, Connective::And, inside))
     }
 
     /// scale · product, capped, and its ratio to the cap.

@@ -13,8 +13,8 @@ use crate::kernels::{Access, BackwardClass, Element, Parameter, Scores, Store, T
 /// The tensors of rows.
 const ROWS: [Tensor; 6] = [Tensor::Q, Tensor::K, Tensor::V, Tensor::Dout, Tensor::Dk, Tensor::Dv];
 
-/// The kernel of a backward call that writes dk and dv and adds to the sums of dq, ready to be
-/// launched. It reads delta', and comes between the passes that compute it and that finish dq.
+/// The kernel of a backward call that writes dk and dv and adds to the sums of dq and dbias, ready to be
+/// launched. It reads delta', and comes between the passes that compute it and that finish dq and dbias.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BackwardPlan {
     /// The kernel.
@@ -67,10 +67,11 @@ impl BackwardPlan {
             dq: targets.dq.is_some(),
             dk: store(&targets.dk),
             dv: store(&targets.dv),
+            dbias: targets.dbias.is_some(),
         };
         let rows_k = problem.tensors().k.shape()[if problem.is_packed() { 0 } else { 1 }];
         let heads = problem.heads_k();
-        let asked = class.dq || class.dk.is_some() || class.dv.is_some();
+        let asked = class.needs_scores() || class.dv.is_some();
         if !asked || rows_k == 0 || heads == 0 || problem.batch() == 0 && !problem.is_packed() {
             return Ok(None);
         }

@@ -6,7 +6,7 @@ use super::limits::Limits;
 use super::place::{Place, SCORES};
 use super::tensors::Tensors;
 use super::values::{Value, Values};
-use crate::kernels::passes::{Delta, DeltaClass, DsinksClass, FinishDqClass};
+use crate::kernels::passes::{Delta, DeltaClass, DsinksClass, FinishDbiasClass, FinishDqClass};
 use crate::kernels::{Access, Element, Lengths, Parameter, Tensor};
 
 /// A launch of one of the small kernels.
@@ -21,13 +21,16 @@ pub struct PassPlan<C> {
 }
 
 /// Memory on the device that the kernels of a backward call share. All of it is floats in row-major
-/// order; nobody has to fill it.
+/// order; nobody has to fill it, but for zeros in the sums of dbias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackwardWorkspace {
     /// The address of delta': [B, Hq, Sq], or [Hq, total_q] of packed sequences.
     pub delta: u64,
     /// The sums of dq, where the backward pass adds to them.
     pub dq_sum: Option<DqSum>,
+    /// The address of the sums of dbias, of the bias's shape, where the backward pass adds to them.
+    /// They must be 0 before.
+    pub dbias_sum: Option<u64>,
 }
 
 /// The sums of dq: [B, Hq, Sq, columns], or [Hq, total_q, columns] of packed sequences.
@@ -111,6 +114,37 @@ impl PassPlan<FinishDqClass> {
     }
 }
 
+impl PassPlan<FinishDbiasClass> {
+    /// Plans dbias from its sums; `None` if it is not asked for, or the bias is empty.
+    ///
+    /// # Errors
+    /// An [`Error`] that names what the device or the kernels cannot do.
+    pub fn finish_dbias(
+        call: &Backward<'_>,
+        limits: Limits,
+        workspace: &BackwardWorkspace,
+    ) -> Result<Option<Self>> {
+        let problem = call.problem();
+        let element = limits.check(problem)?;
+        let (Some(dbias), Some(shape)) = (&call.targets().dbias, problem.bias_shape()) else {
+            return Ok(None);
+        };
+        let class = FinishDbiasClass {
+            target: limits.target,
+            element: Element::of(dbias.view().dtype()).unwrap_or(element),
+            adds: dbias.adds(),
+        };
+        let [sequences, heads, rows, _] = shape;
+        let tensors = tensors(call, workspace);
+        let grid = RowGrid::new(sequences, rows, heads, FinishDbiasClass::TILE_ROWS)?;
+        Ok(grid.map(|grid| PassPlan {
+            class,
+            grid: grid.blocks,
+            arguments: arguments(problem, tensors, grid.row_tiles, class.parameters()),
+        }))
+    }
+}
+
 impl PassPlan<DsinksClass> {
     /// Plans the gradient of the sinks from delta'; `None` if it is not asked for, or there are no
     /// heads.
@@ -145,7 +179,7 @@ impl PassPlan<DsinksClass> {
     }
 }
 
-/// The tensors of a backward call, without dbias.
+/// The tensors of a backward call.
 pub(super) fn tensors(call: &Backward<'_>, workspace: &BackwardWorkspace) -> Tensors {
     let (problem, inputs, targets) = (call.problem(), call.inputs(), call.targets());
     let (out, delta) = match inputs.out {
@@ -164,8 +198,15 @@ pub(super) fn tensors(call: &Backward<'_>, workspace: &BackwardWorkspace) -> Ten
         .with_rows(Tensor::Dq, targets.dq.as_ref().map(|dq| dq.view()))
         .with_rows(Tensor::Dk, targets.dk.as_ref().map(|dk| dk.view()))
         .with_rows(Tensor::Dv, targets.dv.as_ref().map(|dv| dv.view()))
+        .with_scores(Tensor::Dbias, targets.dbias.as_ref().map(|dbias| dbias.view()))
         .with_heads(Tensor::Dsinks, targets.dsinks.as_ref().map(|dsinks| dsinks.view()))
         .with_place(Tensor::Delta, numbers);
+    let tensors = match workspace.dbias_sum.zip(problem.bias_shape()) {
+        None => tensors,
+        Some((address, shape)) => {
+            tensors.with_place(Tensor::DbiasSum, Place::of_floats(address, &shape, SCORES))
+        }
+    };
     match workspace.dq_sum {
         None => tensors,
         Some(DqSum { address, columns }) => {

@@ -39,12 +39,13 @@ impl Place {
         Place { address: view.as_ptr().addr() as u64, element, axes }
     }
 
-    /// Floats in row-major order, with a shape of the last of these axes.
+    /// Floats in row-major order, with a shape of the last of these axes. Where a size is 1 the
+    /// stride is 0, as that of a dimension that is broadcast.
     pub(super) fn of_floats(address: u64, shape: &[usize], axes: &[Axis]) -> Self {
         let mut stride = 4;
         let mut list = Vec::new();
         for (&axis, &size) in axes.iter().rev().zip(shape.iter().rev()) {
-            list.push((axis, size, stride));
+            list.push((axis, size, if size == 1 { 0 } else { stride }));
             stride *= size as i64;
         }
         Place { address, element: 4, axes: list }

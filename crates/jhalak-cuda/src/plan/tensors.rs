@@ -43,6 +43,11 @@ impl Tensors {
         self.with(tensor, view, NUMBERS)
     }
 
+    /// These and one with a number for each score, if it is given.
+    pub(super) fn with_scores(self, tensor: Tensor, view: Option<TensorView<'_>>) -> Self {
+        self.with(tensor, view, SCORES)
+    }
+
     /// These and one with a number for each head, if it is given.
     pub(super) fn with_heads(self, tensor: Tensor, view: Option<TensorView<'_>>) -> Self {
         self.with(tensor, view, HEADS)

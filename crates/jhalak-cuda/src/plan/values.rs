@@ -66,6 +66,8 @@ impl Values<'_> {
             }
             Parameter::ScoreRows => Value::U32(self.tensors.score_size(Axis::Row)),
             Parameter::ScoreColumns => Value::U32(self.tensors.score_size(Axis::Column)),
+            Parameter::BiasRows => Value::U32(self.bias_size(2)),
+            Parameter::BiasColumns => Value::U32(self.bias_size(3)),
             Parameter::DropoutQuery => Value::U32(problem.starts().map_or(0, |(q, _)| q as u32)),
             Parameter::DropoutShift => Value::U32(self.first_key().rem_euclid(32) as u32),
             Parameter::DropoutBlock => Value::U32(self.first_key().div_euclid(32) as u32),
@@ -78,6 +80,10 @@ impl Values<'_> {
                 Value::F32(keep as f32)
             }
         }
+    }
+
+    fn bias_size(&self, dimension: usize) -> u32 {
+        self.problem.bias_shape().map_or(0, |shape| shape[dimension] as u32)
     }
 
     /// The key on which query 0 sits, where positions are given.

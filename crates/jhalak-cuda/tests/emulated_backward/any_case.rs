@@ -26,7 +26,7 @@ fn run(
     }
 }
 
-/// Any gradients but dbias, written or added, in any layout.
+/// Any gradients, written or added, in any layout.
 fn any_ask() -> impl Strategy<Value = Ask> {
     let layout = || {
         (0..4usize, 0..16u8, 0..2usize, 0..4usize).prop_map(|(rotate, reversed, gap, lead)| {
@@ -35,9 +35,12 @@ fn any_ask() -> impl Strategy<Value = Ask> {
     };
     let wanted = prop_oneof![2 => Just([true; 5]), 1 => any::<[bool; 5]>()];
     let layouts = [layout(), layout(), layout(), layout()];
-    (wanted, any::<bool>(), any::<bool>(), layouts).prop_map(|(wanted, add, dlse, layouts)| {
-        let [dq, dk, dv, _, dsinks] = wanted;
-        Ask { wanted: [dq, dk, dv, false, dsinks], add, dlse, layouts, ..Ask::default() }
+    (wanted, any::<bool>(), any::<bool>(), layouts).prop_map(|(wanted, add, dlse, layouts)| Ask {
+        wanted,
+        add,
+        dlse,
+        layouts,
+        ..Ask::default()
     })
 }
 

@@ -84,6 +84,10 @@ fn run(call: &Backward<'_>, limits: Limits, seed: u64, memory: &mut Memory) -> R
             address: memory.alloc_uninitialised(4 * rows * columns),
             columns: columns as u32,
         }),
+        dbias_sum: call.targets().dbias.as_ref().map(|dbias| {
+            let elements: usize = dbias.view().shape().iter().product();
+            memory.alloc(&vec![0; 4 * elements])
+        }),
     };
     let mut launch = |module: &Module, name, grid: [u32; 2], threads, shared, values: &[Value]| {
         let mut launch = Launch::new(module, name)
@@ -114,6 +118,10 @@ fn run(call: &Backward<'_>, limits: Limits, seed: u64, memory: &mut Memory) -> R
     if let Some(plan) = PassPlan::finish_dq(call, limits, &workspace).unwrap() {
         let module = passes::finish_dq(&plan.class).unwrap();
         launch(&module, passes::FINISH_DQ, plan.grid, THREADS, 0, &plan.arguments)?;
+    }
+    if let Some(plan) = PassPlan::finish_dbias(call, limits, &workspace).unwrap() {
+        let module = passes::finish_dbias(&plan.class).unwrap();
+        launch(&module, passes::FINISH_DBIAS, plan.grid, THREADS, 0, &plan.arguments)?;
     }
     if let Some(plan) = PassPlan::dsinks(call, limits, &workspace).unwrap() {
         let module = passes::dsinks(&plan.class).unwrap();

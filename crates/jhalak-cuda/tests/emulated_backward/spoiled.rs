@@ -120,3 +120,43 @@ fn a_query_that_sees_no_key_contributes_nothing() {
         judged(&case, &tensors, &Ask::default(), spoiled, limits).unwrap();
     }
 }
+
+/// A mask, the window and the end of the used rows hide bad keys, values and queries.
+#[test]
+fn what_is_hidden_does_not_reach_the_gradient_of_a_bias() {
+    for (case, limits) in kinds() {
+        for bias in [[true; 4], [false, true, false, true]] {
+            let case =
+                Case { bias: Some((bias, true)), mask: Some([true; 4]), group: 2, ..case.clone() };
+            let case = Case { unused: Some((20, 10)), causal: true, ..case };
+            let tensors = case.tensors();
+            let hidden = [7, 50, 51];
+            let mask = tensors.mask.map(|mask| {
+                mask.replaced(|index, value| if hidden.contains(&index[3]) { 0.0 } else { value })
+            });
+            let [k, v] = [(tensors.k, 3), (tensors.v, 5)]
+                .map(|(tensor, column)| spoil_unused(spoil(tensor, &hidden, column), 80));
+            let tensors = Tensors { q: spoil_unused(tensors.q, 70), k, v, mask, ..tensors };
+            let spoiled = |dout| spoil_unused(dout, 70);
+            let ask = Ask { wanted: [false, false, false, true, false], ..Ask::default() };
+            for ask in [ask, Ask::default()] {
+                judged(&case, &tensors, &ask, spoiled, limits).unwrap();
+            }
+        }
+    }
+}
+
+/// Bad keys that some queries see are added to the gradient of a bias once, and to theirs alone.
+#[test]
+fn a_bad_key_or_value_reaches_the_gradients_of_its_biases() {
+    for (case, limits) in kinds() {
+        let case =
+            Case { bias: Some(([true; 4], false)), causal: true, window: Some((4, 0)), ..case };
+        let tensors = case.tensors();
+        let tensors = Tensors { v: spoil(tensors.v, &[11, 60, 75], 2), ..tensors };
+        check(&case, &tensors, limits);
+        let tensors = case.tensors();
+        let tensors = Tensors { k: spoil(tensors.k, &[11, 60, 75], 2), ..tensors };
+        check(&case, &tensors, limits);
+    }
+}

@@ -93,7 +93,8 @@ pub fn backward(
         // SAFETY: the host writes nothing to another device's memory.
         unsafe { tensor.view_mut_at(places[n], DEVICE) }
     });
-    let workspace = memory.allocate(Engine::backward_workspace_bytes(&problem));
+    let dbias = targets.dbias.is_some();
+    let workspace = memory.allocate(Engine::backward_workspace_bytes(&problem, dbias));
     let call = Backward::new(&problem, inputs, targets).unwrap();
     // SAFETY: the memory lives until the stream has done the work.
     let launched = unsafe { engine.backward(&stream, &call, workspace) };

@@ -1,8 +1,8 @@
 //! The kernels in NVIDIA's assembler: for every generation of cards, without spills.
 
 use jhalak_cuda::kernels::passes::{
-    Delta, DeltaClass, DsinksClass, FinishDqClass, MergeClass, Parts, delta, dsinks, finish_dq,
-    merge,
+    Delta, DeltaClass, DsinksClass, FinishDbiasClass, FinishDqClass, MergeClass, Parts, delta,
+    dsinks, finish_dbias, finish_dq, merge,
 };
 use jhalak_cuda::kernels::{Access, Element, Lengths};
 use jhalak_gate::Gate;
@@ -77,6 +77,20 @@ fn finish_dq_assembles() {
                 }
             }
         }
+        list
+    });
+}
+
+#[test]
+fn finish_dbias_assembles() {
+    assemble(|target| {
+        let mut list = Vec::new();
+        for &element in elements(target) {
+            let class = FinishDbiasClass { target, element, adds: false };
+            list.push(finish_dbias(&class).unwrap());
+        }
+        let class = FinishDbiasClass { target, element: Element::F32, adds: true };
+        list.push(finish_dbias(&class).unwrap());
         list
     });
 }

@@ -2,7 +2,7 @@
 //! decides how fast they are.
 //!
 //! ```text
-//! delta ──▶ the backward pass ──▶ finish_dq
+//! delta ──▶ the backward pass ──▶ finish_dq, finish_dbias
 //!   └─────▶ dsinks
 //! forward over parts of the keys ──▶ merge
 //! ```
@@ -10,6 +10,7 @@
 mod compensated;
 mod delta;
 mod dsinks;
+mod finish_dbias;
 mod finish_dq;
 mod lanes;
 mod merge;
@@ -17,6 +18,7 @@ mod rows;
 
 pub use delta::{DELTA, Delta, DeltaClass, delta};
 pub use dsinks::{DSINKS, DsinksClass, dsinks};
+pub use finish_dbias::{FINISH_DBIAS, FinishDbiasClass, finish_dbias};
 pub use finish_dq::{FINISH_DQ, FinishDqClass, finish_dq};
 pub use merge::{MERGE, MergeClass, Parts, merge};
 

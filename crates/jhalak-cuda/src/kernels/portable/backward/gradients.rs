@@ -4,6 +4,8 @@
 //! P = exp(s − lse)     dS = P ∘ (dP∘Z − delta) · slope     slope = 1 − (s / cap)², where capped
 //! ```
 //!
+//! The gradient of the bias is dS without the slope.
+//!
 //! A thread's columns are queries, its rows keys.
 
 use jhalak_ptx::Comparison::{Gt, Lt, Ne, Neu};
@@ -15,6 +17,7 @@ use super::super::super::row::Row;
 use super::super::super::scores::RowScores;
 use super::super::super::softmax::{Fragments, row_of};
 use super::Context;
+use super::dbias::BiasRow;
 use super::layout::NUMBERS;
 
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
@@ -47,6 +50,8 @@ struct QueryScores {
     /// The keys that it sees.
     first: B32,
     count: B32,
+    /// Where the gradient of the bias is added, if it is asked for.
+    dbias: Option<BiasRow>,
 }
 
 impl ScoreGradients {
@@ -117,6 +122,9 @@ impl ScoreGradients {
                 }
             };
             let gradient = k.mul_f32(p, sum);
+            if let Some(scores) = &query.scores {
+                self.add_to_bias(k, context, scores, r, seen, gradient);
+            }
             let gradient = match slope {
                 None => gradient,
                 Some(slope) => k.mul_f32(gradient, slope),
@@ -127,6 +135,25 @@ impl ScoreGradients {
         if let Some(kept) = kept {
             k.selp_f32_to(p, p, 0.0, kept);
         }
+    }
+
+    /// Adds the gradient of a score to that of the bias, if it is asked for and the bias has it.
+    fn add_to_bias(
+        &self,
+        k: &mut KernelBuilder,
+        context: &Context<'_>,
+        QueryScores { scores, dbias, .. }: &QueryScores,
+        r: usize,
+        seen: Pred,
+        gradient: F32,
+    ) {
+        let Some(dbias) = dbias else { return };
+        let key = k.add_u32(self.key, 8 * r as u32);
+        let j = context.unshifted(k, key);
+        let inside = context.scores.inside(k, scores, j, context.sequence.used_k);
+        let inside = inside.expect("there is a bias");
+        let condition = k.and_pred(seen, inside);
+        dbias.add(k, context, condition, j, gradient);
     }
 
     /// Replaces a product by its weight; returns whether the key is seen, and the cap's slope.
@@ -140,7 +167,7 @@ impl ScoreGradients {
     ) -> (Pred, Option<F32>) {
         let mut slope = None;
         let mut score = p;
-        if let Some(QueryScores { scores, first, count }) = &query.scores {
+        if let Some(QueryScores { scores, first, count, .. }) = &query.scores {
             let key = k.add_u32(self.key, 8 * r as u32);
             let j = context.unshifted(k, key);
             let used_k = context.sequence.used_k;
@@ -161,6 +188,12 @@ impl ScoreGradients {
             }
         }
         let seen = k.setp_f32(Neu, p, f32::NEG_INFINITY);
+        let seen = if context.class.dbias {
+            // An lse of NaN makes the exponents of hidden keys NaN too: their bias must not get it.
+            k.setp_f32_with(Neu, score, f32::NEG_INFINITY, Connective::And, seen)
+        } else {
+            seen
+        };
         k.ex2_f32_to(p, p);
         // Never above 1: the forward may have summed a huge score in another order.
         let above = k.setp_f32(Gt, p, 1.0);
@@ -229,7 +262,8 @@ impl QueryScores {
         let used = k.setp_u32(Lt, row.i, context.sequence.used_q);
         let scores = context.scores.row(k, &context.inputs, row, used);
         let (first, count) = seen(k, context, row.i);
-        QueryScores { scores, first, count }
+        let dbias = context.class.dbias.then(|| BiasRow::new(k, context, row));
+        QueryScores { scores, first, count, dbias }
     }
 }
 

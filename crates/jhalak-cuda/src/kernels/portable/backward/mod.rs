@@ -3,7 +3,7 @@
 //!
 //! Scores are computed transposed, keys along rows, so that the weights and the gradients of the
 //! scores lie in registers as the products for dv and dk want them. Those products stay in registers
-//! until the end; dq is added to a workspace, tile by tile.
+//! until the end; dq is added to a workspace, tile by tile, and so is the gradient of the bias.
 //!
 //! ```text
 //! each head of the group, each tile of queries:
@@ -13,6 +13,7 @@
 
 mod columns;
 mod copies;
+mod dbias;
 mod dq;
 mod epilogue;
 mod gradients;
