@@ -110,6 +110,7 @@ mod tests {
                     bounds: Bounds::default(),
                     scores: Scores::default(),
                     dropout: false,
+                    dbias: false,
                     dq: true,
                     dk: Some(Store::Add),
                     dv: Some(Store::Add),
