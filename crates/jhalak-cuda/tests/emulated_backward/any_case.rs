@@ -1,4 +1,4 @@
-//! Any options, shapes, layouts and lengths, drawn at random.
+//! Any options, shapes, layouts and lengths, drawn at random, the same ones every time.
 
 use jhalak_cases::case::{Case, any_case};
 use jhalak_cases::gradients::Ask;
@@ -7,7 +7,7 @@ use jhalak_cuda::plan::Limits;
 use jhalak_problem::DType;
 use jhalak_ptx::Target;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::run::check;
 
@@ -17,8 +17,9 @@ fn run(
     asks: impl Strategy<Value = Ask>,
     count: u32,
 ) {
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let config = Config { cases: count, failure_persistence: None, ..Config::default() };
-    let run = TestRunner::new(config).run(&(cases, asks), |(case, ask)| {
+    let run = TestRunner::new_with_rng(config, rng).run(&(cases, asks), |(case, ask)| {
         check(&case, &ask, Limits::of(target)).map_err(TestCaseError::fail)
     });
     if let Err(error) = run {

@@ -1,4 +1,4 @@
-//! Any options, shapes, layouts and lengths, drawn at random.
+//! Any options, shapes, layouts and lengths, drawn at random, the same ones every time.
 
 use jhalak_cases::case::{Case, any_case};
 use jhalak_cases::strided::Layout;
@@ -6,7 +6,7 @@ use jhalak_cuda::plan::Limits;
 use jhalak_problem::DType;
 use jhalak_ptx::Target;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::run::check;
 
@@ -15,8 +15,9 @@ fn any_case_on(target: Target, dtypes: &'static [DType], cases: u32) {
 }
 
 fn run(target: Target, cases: impl Strategy<Value = Case>, count: u32) {
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let config = Config { cases: count, failure_persistence: None, ..Config::default() };
-    let run = TestRunner::new(config)
+    let run = TestRunner::new_with_rng(config, rng)
         .run(&cases, |case| check(&case, Limits::of(target)).map_err(TestCaseError::fail));
     if let Err(error) = run {
         panic!("{error}");
