@@ -1,6 +1,6 @@
 //! Which engine runs a call: by the device of its tensors, and by the number of threads.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use jhalak::{Device, Engine};
 use pyo3::exceptions::PyNotImplementedError;
@@ -23,7 +23,7 @@ pub(crate) fn engine(device: Device, threads: usize) -> PyResult<Engine> {
         )));
     }
     if threads == 0 {
-        return Engine::new().map_err(exception);
+        return default_engine();
     }
     let mut chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
     let process = std::process::id();
@@ -32,7 +32,7 @@ pub(crate) fn engine(device: Device, threads: usize) -> PyResult<Engine> {
     {
         return Ok(engine.clone());
     }
-    let engine = Engine::new().and_then(|engine| engine.threads(threads)).map_err(exception)?;
+    let engine = default_engine()?.threads(threads).map_err(exception)?;
     if let Some(old) = chosen.replace((process, threads, engine.clone()))
         && old.0 != process
     {
@@ -40,4 +40,14 @@ pub(crate) fn engine(device: Device, threads: usize) -> PyResult<Engine> {
         std::mem::forget(old);
     }
     Ok(engine)
+}
+
+/// The engine of the best instruction set, asked for once: the question takes microseconds.
+fn default_engine() -> PyResult<Engine> {
+    static DEFAULT: OnceLock<Engine> = OnceLock::new();
+    if let Some(engine) = DEFAULT.get() {
+        return Ok(engine.clone());
+    }
+    let engine = Engine::new().map_err(exception)?;
+    Ok(DEFAULT.get_or_init(|| engine).clone())
 }

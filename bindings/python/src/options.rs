@@ -31,17 +31,20 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Options {
 
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         let fields = object.cast::<PyTuple>()?;
-        let tensor = |n: usize| fields.get_item(n)?.extract::<Option<RawTensor>>();
+        let tensor = |n: usize| fields.get_borrowed_item(n)?.extract::<Option<RawTensor>>();
         Ok(Options {
-            scale: fields.get_item(0)?.extract()?,
-            causal: fields.get_item(1)?.extract()?,
-            window: (fields.get_item(2)?.extract()?, fields.get_item(3)?.extract()?),
-            softcap: fields.get_item(4)?.extract()?,
-            dropout_p: fields.get_item(5)?.extract()?,
-            seed: fields.get_item(6)?.extract()?,
-            offset: fields.get_item(7)?.extract()?,
-            q_start: fields.get_item(8)?.extract()?,
-            k_start: fields.get_item(9)?.extract()?,
+            scale: fields.get_borrowed_item(0)?.extract()?,
+            causal: fields.get_borrowed_item(1)?.extract()?,
+            window: (
+                fields.get_borrowed_item(2)?.extract()?,
+                fields.get_borrowed_item(3)?.extract()?,
+            ),
+            softcap: fields.get_borrowed_item(4)?.extract()?,
+            dropout_p: fields.get_borrowed_item(5)?.extract()?,
+            seed: fields.get_borrowed_item(6)?.extract()?,
+            offset: fields.get_borrowed_item(7)?.extract()?,
+            q_start: fields.get_borrowed_item(8)?.extract()?,
+            k_start: fields.get_borrowed_item(9)?.extract()?,
             bias: tensor(10)?.map(RawTensor::broadcast_to_four),
             mask: tensor(11)?.map(RawTensor::broadcast_to_four),
             alibi_slopes: tensor(12)?,

@@ -19,41 +19,63 @@ pub(crate) struct RawTensor {
     address: usize,
     dtype: DType,
     device: Device,
-    shape: Vec<usize>,
-    strides: Vec<isize>,
+    rank: usize,
+    shape: [usize; MOST],
+    strides: [isize; MOST],
 }
+
+/// More dimensions than any argument has: so many can still be named in an error.
+const MOST: usize = 8;
 
 impl<'a, 'py> FromPyObject<'a, 'py> for RawTensor {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         let fields = object.cast::<PyTuple>()?;
-        let code: usize = fields.get_item(1)?.extract()?;
-        let device: i64 = fields.get_item(2)?.extract()?;
+        let code: usize = fields.get_borrowed_item(1)?.extract()?;
+        let device: i64 = fields.get_borrowed_item(2)?.extract()?;
         let dtype = DTYPES.get(code).copied();
         Ok(RawTensor {
-            address: fields.get_item(0)?.extract()?,
+            address: fields.get_borrowed_item(0)?.extract()?,
             dtype: dtype.ok_or_else(|| PyValueError::new_err(format!("no dtype {code}")))?,
             device: match u32::try_from(device) {
                 Ok(ordinal) => Device::Cuda(ordinal),
                 Err(_) if device == HOST => Device::Cpu,
                 Err(_) => return Err(PyValueError::new_err(format!("no device {device}"))),
             },
-            shape: integers(&fields.get_item(3)?)?,
-            strides: integers(&fields.get_item(4)?)?,
+            rank: fields.get_borrowed_item(3)?.cast::<PyTuple>()?.len(),
+            shape: integers(fields.get_borrowed_item(3)?)?,
+            strides: integers(fields.get_borrowed_item(4)?)?,
         })
     }
 }
 
 /// The numbers of a tuple.
-fn integers<'py, T>(object: &Bound<'py, PyAny>) -> PyResult<Vec<T>>
+fn integers<'py, T>(object: Borrowed<'_, 'py, PyAny>) -> PyResult<[T; MOST]>
 where
-    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
+    T: Copy + Default + for<'a> FromPyObject<'a, 'py, Error = PyErr>,
 {
-    object.cast::<PyTuple>()?.iter_borrowed().map(|number| number.extract()).collect()
+    let tuple = object.cast::<PyTuple>()?;
+    if tuple.len() > MOST {
+        let text = format!("a tensor must have at most 4 dimensions, but has {}", tuple.len());
+        return Err(PyValueError::new_err(text));
+    }
+    let mut numbers = [T::default(); MOST];
+    for (number, object) in numbers.iter_mut().zip(tuple.iter_borrowed()) {
+        *number = object.extract()?;
+    }
+    Ok(numbers)
 }
 
 impl RawTensor {
+    fn shape(&self) -> &[usize] {
+        &self.shape[..self.rank]
+    }
+
+    fn strides(&self) -> &[isize] {
+        &self.strides[..self.rank]
+    }
+
     pub(crate) fn dtype(&self) -> DType {
         self.dtype
     }
@@ -64,9 +86,11 @@ impl RawTensor {
 
     /// The same tensor with as many leading dimensions of size 1 as four need.
     pub(crate) fn broadcast_to_four(mut self) -> Self {
-        while self.shape.len() < 4 {
-            self.shape.insert(0, 1);
-            self.strides.insert(0, 0);
+        while self.rank < 4 {
+            self.shape[..=self.rank].rotate_right(1);
+            self.strides[..=self.rank].rotate_right(1);
+            (self.shape[0], self.strides[0]) = (1, 0);
+            self.rank += 1;
         }
         self
     }
@@ -79,7 +103,7 @@ impl RawTensor {
         let address = self.address as *const std::ffi::c_void;
         // SAFETY: the caller's promise.
         unsafe {
-            TensorView::from_raw(address, self.dtype, self.device, &self.shape, &self.strides)
+            TensorView::from_raw(address, self.dtype, self.device, self.shape(), self.strides())
         }
         .map_err(|error| exception(named(error, name)))
     }
@@ -92,7 +116,7 @@ impl RawTensor {
         let address = self.address as *mut std::ffi::c_void;
         // SAFETY: the caller's promise.
         unsafe {
-            TensorViewMut::from_raw(address, self.dtype, self.device, &self.shape, &self.strides)
+            TensorViewMut::from_raw(address, self.dtype, self.device, self.shape(), self.strides())
         }
         .map_err(|error| exception(named(error, name)))
     }

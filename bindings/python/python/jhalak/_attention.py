@@ -2,7 +2,7 @@
 
 import sys
 
-from jhalak import _arrays
+from jhalak import _arrays, _raw
 
 def _is_torch(x):
     torch = sys.modules.get("torch")
@@ -10,9 +10,10 @@ def _is_torch(x):
 
 
 def _torch():
-    from jhalak.torch import _calls
-
-    return _calls
+    calls = sys.modules.get("jhalak.torch._calls")
+    if calls is None:
+        from jhalak.torch import _calls as calls
+    return calls
 
 
 def attention(
@@ -66,6 +67,16 @@ def attention(
     Returns:
         out [B, Sq, Hq, Dv], or (out, lse). A query that sees no key gives 0 and -inf.
     """
+    if _is_torch(q):
+        calls = _torch()
+        if bias is mask is alibi_slopes is sinks is seqused_q is seqused_k is None:
+            tensors = calls.NO_TENSORS
+        else:
+            tensors = (bias, mask, alibi_slopes, sinks, None, None, seqused_q, seqused_k)
+        left, right = (-1, -1) if window is None else _raw.window_bounds(window)
+        scalars = (scale, causal, left, right, softcap or 0.0, dropout_p, q_start, k_start)
+        result = calls.attention(q, k, v, tensors, scalars, seed, offset, out_dtype, layout)
+        return result if return_lse else result[0]
     options = {
         "scale": scale,
         "causal": causal,
@@ -85,8 +96,7 @@ def attention(
         "out_dtype": out_dtype,
         "layout": layout,
     }
-    engine = _torch() if _is_torch(q) else _arrays
-    result = engine.attention(q, k, v, options)
+    result = _arrays.attention(q, k, v, options)
     return result if return_lse else result[0]
 
 
@@ -124,6 +134,12 @@ def varlen_attention(
     Sq, longest Sk]. Returns out [total_q, Hq, Dv], or (out, lse) with lse [Hq, total_q].
     """
     del max_seqlen_q, max_seqlen_k
+    if _is_torch(q):
+        tensors = (bias, mask, alibi_slopes, sinks, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
+        left, right = (-1, -1) if window is None else _raw.window_bounds(window)
+        scalars = (scale, causal, left, right, softcap or 0.0, dropout_p, q_start, k_start)
+        result = _torch().attention(q, k, v, tensors, scalars, seed, offset, out_dtype, "bshd")
+        return result if return_lse else result[0]
     options = {
         "scale": scale,
         "causal": causal,
@@ -145,8 +161,7 @@ def varlen_attention(
         "out_dtype": out_dtype,
         "layout": "bshd",
     }
-    engine = _torch() if _is_torch(q) else _arrays
-    result = engine.attention(q, k, v, options)
+    result = _arrays.attention(q, k, v, options)
     return result if return_lse else result[0]
 
 

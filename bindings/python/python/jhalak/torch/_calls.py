@@ -5,6 +5,7 @@ import torch
 from jhalak import _raw
 from jhalak._results import Gradients
 from jhalak.torch import _direct, _kernels, _ops
+from jhalak.torch._kernels import NO_TENSORS  # noqa: F401 - for jhalak.attention
 
 # The order in which options travel: tensors, then scalars.
 _TENSORS = (
@@ -19,39 +20,29 @@ _TENSORS = (
 )
 
 
-def attention(q, k, v, o):
-    """out and lse; `o` has every option by name."""
-    heads_first = _raw.check_layout(o["layout"])
-    out_dtype = o["out_dtype"]
+def attention(q, k, v, tensors, scalars, seed, offset, out_dtype, layout):
+    """out and lse; tensors and scalars are the options in the ops' order."""
     if out_dtype is None:
         out_dtype = q.dtype
     elif out_dtype is not q.dtype and out_dtype is not torch.float32:
         raise TypeError(f"out_dtype must be torch.float32 or {q.dtype}, but is {out_dtype}")
-    if heads_first:
-        q, k, v = _exchanged(q, "q"), _exchanged(k, "k"), _exchanged(v, "v")
-    out, lse = attend(
-        q,
-        k,
-        v,
-        tuple(o.get(name) for name in _TENSORS),
-        _scalars(o),
-        o["seed"],
-        o["offset"],
-        out_dtype,
-    )
-    return (out.transpose(1, 2) if heads_first else out), lse
+    if layout == "bshd" or not _raw.check_layout(layout):
+        return attend(q, k, v, tensors, scalars, seed, offset, out_dtype)
+    q, k, v = _exchanged(q, "q"), _exchanged(k, "k"), _exchanged(v, "v")
+    out, lse = attend(q, k, v, tensors, scalars, seed, offset, out_dtype)
+    return out.transpose(1, 2), lse
 
 
 def attend(q, k, v, tensors, scalars, seed, offset, out_dtype):
     """out and lse by the shortest way that serves whoever is watching; seed None draws one."""
-    for name, tensor in (("k", k), ("v", v)):
-        if not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"{name} must be a torch.Tensor, as q, but is {type(tensor).__name__}")
     drops = scalars[5] != 0.0
-    if _direct.applies(q, k, v, *tensors):
+    if _direct.applies(q, k, v, tensors):
         if drops and seed is None:
             seed, offset = draw_seed().tolist()
         return _direct.attention(q, k, v, tensors, scalars, seed or 0, offset, out_dtype)
+    for name, tensor in (("k", k), ("v", v)):
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"{name} must be a torch.Tensor, as q, but is {type(tensor).__name__}")
     _ops.check_slopes(tensors[2])
     rng = None
     if drops:
@@ -97,7 +88,7 @@ def attention_backward(dout, q, k, v, out, lse, delta, dlse, wanted, accumulate,
 def merge(parts):
     """out and lse over the keys of all parts."""
     outs, lses = [out for out, _ in parts], [lse for _, lse in parts]
-    if _direct.applies(*outs, *lses) and not (
+    if _direct.applies(outs[0], outs[0], lses[0], outs + lses) and not (
         torch.is_grad_enabled() and any(tensor.requires_grad for tensor in outs + lses)
     ):
         return _kernels.merge(outs, lses)

@@ -12,13 +12,19 @@ _tracing = getattr(torch._C, "_get_tracing_state", None)
 _KNOWN = None not in (_dispatch_modes, _transforms, _tracing)
 
 
-def applies(*tensors):
+def applies(q, k, v, tensors):
     """Whether nobody but autograd wants to see the operation."""
     if torch.compiler.is_compiling() or not _KNOWN:
         return False
     if _dispatch_modes() or _transforms() is not None or _tracing() is not None:
         return False
-    return all(tensor is None or type(tensor) in _PLAIN for tensor in tensors)
+    if type(q) not in _PLAIN or type(k) not in _PLAIN or type(v) not in _PLAIN:
+        return False
+    if tensors is not _kernels.NO_TENSORS:
+        for tensor in tensors:
+            if tensor is not None and type(tensor) not in _PLAIN:
+                return False
+    return True
 
 
 def attention(q, k, v, tensors, scalars, seed, offset, out_dtype):

@@ -6,82 +6,74 @@ from jhalak import _raw
 from jhalak._raw import CODES, HOST
 
 _CODES = {getattr(torch, name): code for name, code in CODES.items()}
+_NAMES = (
+    "bias",
+    "mask",
+    "alibi_slopes",
+    "sinks",
+    "cu_seqlens_q",
+    "cu_seqlens_k",
+    "seqused_q",
+    "seqused_k",
+)
+# All options that are tensors, left out.
+NO_TENSORS = (None,) * len(_NAMES)
 
 
 def describe(tensor, name):
     """The integers that say where a tensor is and how it is laid out; None for None."""
     if tensor is None:
         return None
-    try:
-        code = _CODES[tensor.dtype]
-    except KeyError:
-        names = ", ".join(CODES)
-        raise TypeError(f"{name} must have dtype {names}, but has {tensor.dtype}") from None
+    code = _CODES.get(tensor.dtype)
+    if code is None:
+        raise TypeError(f"{name} must have dtype {', '.join(CODES)}, but has {tensor.dtype}")
     if tensor.is_cpu:
-        device = HOST
-    elif tensor.is_cuda:
-        device = tensor.get_device()
-    else:
-        raise ValueError(f"{name} must be on the CPU or a CUDA device, but is on {tensor.device}")
-    return tensor.data_ptr(), code, device, tuple(tensor.shape), tensor.stride()
+        return tensor.data_ptr(), code, HOST, tensor.shape, tensor.stride()
+    if tensor.is_cuda:
+        return tensor.data_ptr(), code, tensor.get_device(), tensor.shape, tensor.stride()
+    raise ValueError(f"{name} must be on the CPU or a CUDA device, but is on {tensor.device}")
 
 
-def lse_dtype(q):
-    """float32, or float64 for float64."""
-    return torch.float64 if q.dtype is torch.float64 else torch.float32
-
-
-def forward_shapes(q, v, packed):
-    """The shapes of out and lse."""
+def new_results(q, v, packed, out_dtype):
+    """Row-major out and lse, not yet written."""
+    q_shape, v_shape = q.shape, v.shape
     rank = 3 if packed else 4
-    for name, tensor in (("q", q), ("v", v)):
-        if tensor.dim() != rank:
-            raise ValueError(
-                f"{name} must have {rank} dimensions, but has shape {list(tensor.shape)}"
-            )
+    if len(q_shape) != rank or len(v_shape) != rank:
+        name, shape = ("q", q_shape) if len(q_shape) != rank else ("v", v_shape)
+        raise ValueError(f"{name} must have {rank} dimensions, but has shape {list(shape)}")
     if packed:
-        total, heads, _ = q.shape
-        return (total, heads, v.shape[-1]), (heads, total)
-    batch, seqlen, heads, _ = q.shape
-    return (batch, seqlen, heads, v.shape[-1]), (batch, heads, seqlen)
+        total, heads, _ = q_shape
+        out_shape, lse_shape = (total, heads, v_shape[2]), (heads, total)
+    else:
+        batch, seqlen, heads, _ = q_shape
+        out_shape, lse_shape = (batch, seqlen, heads, v_shape[3]), (batch, heads, seqlen)
+    dtype = q.dtype
+    # Sizes one by one are what torch reads fastest.
+    if out_dtype is dtype:
+        out = q.new_empty(*out_shape)
+    else:
+        out = q.new_empty(out_shape, dtype=out_dtype)
+    if dtype is torch.float32 or dtype is torch.float64:
+        return out, q.new_empty(*lse_shape)
+    return out, q.new_empty(lse_shape, dtype=torch.float32)
 
 
 def raw_options(tensors, scalars, seed, offset):
     """The options as one tuple; `tensors` are those after q, k and v, in the ops' order."""
-    bias, mask, alibi_slopes, sinks, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k = tensors
     scale, causal, left, right, softcap, dropout_p, q_start, k_start = scalars
     return _raw.options(
-        scale,
-        causal,
-        left,
-        right,
-        softcap,
-        dropout_p,
-        seed,
-        offset,
-        q_start,
-        k_start,
-        bias if bias is None else describe(bias, "bias"),
-        mask if mask is None else describe(mask, "mask"),
-        alibi_slopes if alibi_slopes is None else describe(alibi_slopes, "alibi_slopes"),
-        sinks if sinks is None else describe(sinks, "sinks"),
-        cu_seqlens_q if cu_seqlens_q is None else describe(cu_seqlens_q, "cu_seqlens_q"),
-        cu_seqlens_k if cu_seqlens_k is None else describe(cu_seqlens_k, "cu_seqlens_k"),
-        seqused_q if seqused_q is None else describe(seqused_q, "seqused_q"),
-        seqused_k if seqused_k is None else describe(seqused_k, "seqused_k"),
-    )
+        scale, causal, left, right, softcap, dropout_p, seed, offset, q_start, k_start,
+        *(tensors if tensors is NO_TENSORS else map(describe, tensors, _NAMES)),
+    )  # fmt: skip
 
 
 def forward(q, k, v, tensors, scalars, seed, offset, out_dtype):
     """New tensors out and lse."""
-    out_shape, lse_shape = forward_shapes(q, v, tensors[4] is not None)
-    raw = describe(q, "q"), describe(k, "k"), describe(v, "v")
+    raw_q, raw_k, raw_v = describe(q, "q"), describe(k, "k"), describe(v, "v")
     options = raw_options(tensors, scalars, seed, offset)
-    out = q.new_empty(out_shape, dtype=out_dtype)
-    lse = q.new_empty(lse_shape, dtype=lse_dtype(q))
-    _raw.forward(
-        *raw, options, describe(out, "out"), describe(lse, "lse"), torch.get_num_threads()
-    )
+    out, lse = new_results(q, v, tensors[4] is not None, out_dtype)
+    raw_out, raw_lse = describe(out, "out"), describe(lse, "lse")
+    _raw.forward(raw_q, raw_k, raw_v, options, raw_out, raw_lse, torch.get_num_threads())
     return out, lse
 
 

@@ -40,9 +40,8 @@ def forward(q, k, v, *options):
 
 @forward.register_fake
 def _(q, k, v, *options):
-    out_shape, lse_shape = _kernels.forward_shapes(q, v, options[4] is not None)
-    out = q.new_empty(out_shape, dtype=torch.float32 if options[17] else q.dtype)
-    return out, q.new_empty(lse_shape, dtype=_kernels.lse_dtype(q))
+    out_dtype = torch.float32 if options[17] else q.dtype
+    return _kernels.new_results(q, v, options[4] is not None, out_dtype)
 
 
 @torch.library.custom_op(
