@@ -146,7 +146,9 @@ def attention(q, k, v, o):
         name, shape = ("q", raw_q[3]) if len(raw_q[3]) != rank else ("v", raw_v[3])
         raise ValueError(f"{name} must have {rank} dimensions, but has shape {tuple(shape)}")
     code = raw_q[1]
-    out, raw_out = call.output("out", _out_code(o["out_dtype"], code), (*raw_q[3][:-1], raw_v[3][-1]))
+    out, raw_out = call.output(
+        "out", _out_code(o["out_dtype"], code), (*raw_q[3][:-1], raw_v[3][-1])
+    )
     lse_code = F64 if code == F64 else F32
     lse, raw_lse = call.output("lse", lse_code, _lse_shape(raw_q[3], packed))
     _raw.forward(raw_q, raw_k, raw_v, raw_options, raw_out, raw_lse, _ALL_CORES)

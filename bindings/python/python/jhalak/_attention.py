@@ -4,6 +4,7 @@ import sys
 
 from jhalak import _arrays, _raw
 
+
 def _is_torch(x):
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
@@ -135,7 +136,16 @@ def varlen_attention(
     """
     del max_seqlen_q, max_seqlen_k
     if _is_torch(q):
-        tensors = (bias, mask, alibi_slopes, sinks, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
+        tensors = (
+            bias,
+            mask,
+            alibi_slopes,
+            sinks,
+            cu_seqlens_q,
+            cu_seqlens_k,
+            seqused_q,
+            seqused_k,
+        )
         left, right = (-1, -1) if window is None else _raw.window_bounds(window)
         scalars = (scale, causal, left, right, softcap or 0.0, dropout_p, q_start, k_start)
         result = _torch().attention(q, k, v, tensors, scalars, seed, offset, out_dtype, "bshd")

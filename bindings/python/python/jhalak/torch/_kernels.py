@@ -1,7 +1,6 @@
 """torch tensors handed to the compiled part: described by integers, results allocated by torch."""
 
 import torch
-
 from jhalak import _raw
 from jhalak._raw import CODES, HOST
 

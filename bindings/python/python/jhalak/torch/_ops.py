@@ -5,7 +5,6 @@ modes can reason about them. Calls that need none of that take the shorter way i
 """
 
 import torch
-
 from jhalak.torch import _kernels
 
 _TENSORS = (
@@ -56,9 +55,7 @@ def backward(dout, dlse, q, k, v, out, lse, *options):
     tensors, rng, scalars, needs = options[:8], options[8], options[9:17], options[17]
     seed, offset = seed_and_offset(rng)
     targets = _kernels.new_gradients(q, k, v, tensors[0], tensors[3], needs)
-    _kernels.backward(
-        dout, q, k, v, out, None, lse, dlse, tensors, scalars, seed, offset, targets
-    )
+    _kernels.backward(dout, q, k, v, out, None, lse, dlse, tensors, scalars, seed, offset, targets)
     return tuple(q.new_empty(0) if target is None else target for target in targets)
 
 
