@@ -1,0 +1,1 @@
+"""flash-attn's layers that jhalak has: rotary."""

@@ -1,0 +1,180 @@
+"""The interface of FlashAttention-3, as far as jhalak supports it.
+
+The names and signatures of the module `flash_attn_interface` of the distribution flash-attn-3. What
+only its hardware has (fp8 descales, `qv`, `attention_chunk`) is refused by name.
+"""
+
+import jhalak
+import torch
+from jhalak.flash_attn import _core
+from jhalak.flash_attn._kvcache import flash_attn_with_kvcache as _with_kvcache
+
+__all__ = [
+    "flash_attn_combine",
+    "flash_attn_func",
+    "flash_attn_varlen_func",
+    "flash_attn_with_kvcache",
+]
+
+
+def _refuse(attention_chunk=0, **unsupported):
+    if attention_chunk:
+        raise NotImplementedError("attention_chunk is not supported")
+    for name, value in unsupported.items():
+        if value is not None:
+            raise NotImplementedError(f"{name} is not supported")
+
+
+def flash_attn_func(
+    q,
+    k,
+    v,
+    softmax_scale=None,
+    causal=False,
+    qv=None,
+    q_descale=None,
+    k_descale=None,
+    v_descale=None,
+    window_size=(-1, -1),
+    attention_chunk=0,
+    softcap=0.0,
+    num_splits=1,
+    pack_gqa=None,
+    deterministic=False,
+    sm_margin=0,
+    return_attn_probs=False,
+    s_aux=None,
+):
+    """out [B, Sq, Hq, Dv], or (out, lse [B, Hq, Sq]) with return_attn_probs."""
+    _refuse(attention_chunk, qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+    out, lse = _core.attend(q, k, v, 0.0, softmax_scale, causal, window_size, softcap, None, s_aux)
+    return (out, lse) if return_attn_probs else out
+
+
+def flash_attn_varlen_func(
+    q,
+    k,
+    v,
+    cu_seqlens_q,
+    cu_seqlens_k,
+    max_seqlen_q,
+    max_seqlen_k,
+    seqused_q=None,
+    seqused_k=None,
+    softmax_scale=None,
+    causal=False,
+    qv=None,
+    q_descale=None,
+    k_descale=None,
+    v_descale=None,
+    window_size=(-1, -1),
+    attention_chunk=0,
+    softcap=0.0,
+    num_splits=1,
+    pack_gqa=None,
+    deterministic=False,
+    sm_margin=0,
+    return_attn_probs=False,
+    s_aux=None,
+):
+    """out [total_q, Hq, Dv], or (out, lse [Hq, total_q]) with return_attn_probs."""
+    _refuse(attention_chunk, qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+    out, lse = _core.attend(
+        q,
+        k,
+        v,
+        0.0,
+        softmax_scale,
+        causal,
+        window_size,
+        softcap,
+        None,
+        s_aux,
+        cu_seqlens_q,
+        cu_seqlens_k,
+        seqused_k,
+        seqused_q=seqused_q,
+    )
+    return (out, lse) if return_attn_probs else out
+
+
+def flash_attn_with_kvcache(
+    q,
+    k_cache,
+    v_cache,
+    k=None,
+    v=None,
+    qv=None,
+    rotary_cos=None,
+    rotary_sin=None,
+    cache_seqlens=None,
+    cache_batch_idx=None,
+    cache_leftpad=None,
+    page_table=None,
+    cu_seqlens_q=None,
+    cu_seqlens_k_new=None,
+    max_seqlen_q=None,
+    rotary_seqlens=None,
+    q_descale=None,
+    k_descale=None,
+    v_descale=None,
+    softmax_scale=None,
+    causal=False,
+    window_size=(-1, -1),
+    attention_chunk=0,
+    softcap=0.0,
+    rotary_interleaved=True,
+    scheduler_metadata=None,
+    num_splits=0,
+    pack_gqa=None,
+    sm_margin=0,
+    return_softmax_lse=False,
+    s_aux=None,
+):
+    """Attention over a cache, or over pages of one, to which k and v are appended first."""
+    _refuse(
+        attention_chunk,
+        qv=qv,
+        q_descale=q_descale,
+        k_descale=k_descale,
+        v_descale=v_descale,
+        cu_seqlens_q=cu_seqlens_q,
+        cu_seqlens_k_new=cu_seqlens_k_new,
+        rotary_seqlens=rotary_seqlens,
+    )
+    return _with_kvcache(
+        q,
+        k_cache,
+        v_cache,
+        k,
+        v,
+        rotary_cos,
+        rotary_sin,
+        cache_seqlens,
+        cache_batch_idx,
+        cache_leftpad,
+        page_table,
+        softmax_scale,
+        causal,
+        window_size,
+        softcap,
+        rotary_interleaved,
+        None,
+        num_splits,
+        return_softmax_lse,
+        s_aux,
+    )
+
+
+def flash_attn_combine(out_partial, lse_partial, out=None, out_dtype=None):
+    """Merges partial results: out_partial [splits, B, S, H, D], lse_partial [splits, B, S, H].
+
+    Returns (out, lse [B, S, H]), out in the dtype of out_partial unless told otherwise.
+    """
+    lses = [part.transpose(1, 2) for part in lse_partial.to(torch.float32)]
+    merged, lse = jhalak.merge(list(zip(out_partial, lses, strict=True)))
+    if out is not None:
+        merged = out.copy_(merged)
+    elif out_dtype is not None:
+        merged = merged.to(out_dtype)
+    return merged, lse.transpose(1, 2)
