@@ -10,7 +10,7 @@ MSRV ?= 1.89.0
 # Instrumented objects stay apart, so that they do not push out the usual ones.
 ASAN_TARGET_DIR ?= $(or $(CARGO_TARGET_DIR),target)/asan
 
-.PHONY: help run test gate-tools test-gpu gpu-bundle check lint docs package licences bench bench-cpu
+.PHONY: help run test test-rust test-python gate-tools test-gpu gpu-bundle check lint docs package licences bench bench-cpu
 .PHONY: msrv asan clean
 
 help: ## list the verbs
@@ -20,9 +20,15 @@ run: ## attention on real input, checked against an independent answer; then a s
 	$(CARGO) run --release -- attend $(DATA)/bert_tiny.safetensors --expect $(DATA)/bert_tiny_expected.safetensors
 	$(CARGO) run --release -- compare --max $(COMPARE_MAX)
 
-test: gate-tools ## all tests and examples of the documentation
+test: test-rust test-python ## all tests and examples of the documentation
+
+test-rust: gate-tools ## those of the Rust crates only: no Python packages, a quicker start
 	$(PYTHON) -m unittest discover --start-directory benchmarks/peers --quiet
 	$(CARGO) test --workspace --all-features
+
+# Some 6 GB, once, into the user's cache folder: torch, transformers, JAX and two small models.
+test-python: ## those of the Python package, with the real libraries
+	$(PYTHON) scripts/python_env.py -m pytest --quiet
 
 # Some 90 MB, once, into the user's cache folder; nothing happens where they are already.
 gate-tools: ## NVIDIA's PTX assembler and disassembler for the tests, from PyPI

@@ -2,9 +2,10 @@
 
 import itertools
 
-import jhalak
 import pytest
 import torch
+
+import jhalak
 from standard import attention, judge, judge_lse, tensors
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]

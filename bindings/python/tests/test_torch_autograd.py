@@ -4,13 +4,14 @@ import itertools
 import multiprocessing
 import threading
 
-import jhalak
 import pytest
 import torch
-from standard import attention, tensors
 from torch.library import opcheck
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
+
+import jhalak
+from standard import attention, tensors
 
 SCALARS = (None, True, 3, -1, 2.0, 0.0, None, None)
 NO_TENSORS = (None,) * 8

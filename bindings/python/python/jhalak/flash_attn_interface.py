@@ -4,8 +4,9 @@ The names and signatures of the module `flash_attn_interface` of the distributio
 only its hardware has (fp8 descales, `qv`, `attention_chunk`) is refused by name.
 """
 
-import jhalak
 import torch
+
+import jhalak
 from jhalak.flash_attn import _core
 from jhalak.flash_attn._kvcache import flash_attn_with_kvcache as _with_kvcache
 

@@ -1,7 +1,8 @@
 """From flash-attn's arguments to a call of jhalak, and flash-attn's extra results."""
 
-import jhalak
 import torch
+
+import jhalak
 from jhalak import _raw
 from jhalak.torch import _calls
 from jhalak.torch._calls import draw_seed as draw_rng_state

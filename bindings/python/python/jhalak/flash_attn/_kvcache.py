@@ -1,6 +1,7 @@
 """`flash_attn_with_kvcache`: new keys appended to a cache in place, then attention over it."""
 
 import torch
+
 from jhalak.flash_attn import _core
 from jhalak.flash_attn.layers.rotary import apply_rotary_emb
 

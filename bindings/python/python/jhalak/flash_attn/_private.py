@@ -1,6 +1,7 @@
 """flash-attn's private functions, which context-parallel libraries and diffusers call."""
 
 import torch
+
 from jhalak.flash_attn import _core
 from jhalak.torch import _kernels
 

@@ -1,8 +1,7 @@
 """flash-attn's helpers for padded batches: padding taken out, put back, with gradients."""
 
-import torch.nn.functional as F
-
 import torch
+import torch.nn.functional as F
 
 __all__ = [
     "index_first_axis",

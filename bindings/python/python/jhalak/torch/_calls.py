@@ -1,6 +1,7 @@
 """`jhalak.attention` and its relatives on torch tensors."""
 
 import torch
+
 from jhalak import _raw
 from jhalak._results import Gradients
 from jhalak.torch import _direct, _kernels, _ops

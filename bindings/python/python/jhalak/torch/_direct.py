@@ -1,6 +1,7 @@
 """The short way for plain tensors in eager mode, past torch's dispatcher: a few microseconds."""
 
 import torch
+
 from jhalak.torch import _kernels
 from jhalak.torch._ops import check_slopes, no_second_derivative
 

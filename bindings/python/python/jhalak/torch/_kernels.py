@@ -1,6 +1,7 @@
 """torch tensors handed to the compiled part: described by integers, results allocated by torch."""
 
 import torch
+
 from jhalak import _raw
 from jhalak._raw import CODES, HOST
 

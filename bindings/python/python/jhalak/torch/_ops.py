@@ -5,6 +5,7 @@ modes can reason about them. Calls that need none of that take the shorter way i
 """
 
 import torch
+
 from jhalak.torch import _kernels
 
 _TENSORS = (

@@ -1,8 +1,8 @@
 """`enable_sdpa`: torch's scaled_dot_product_attention, computed by jhalak."""
 
+import torch
 import torch.nn.functional as F
 
-import torch
 from jhalak.torch import _calls
 
 _SDPA = F.scaled_dot_product_attention
