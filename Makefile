@@ -20,7 +20,7 @@ run: ## attention on real input, checked against an independent answer; then a s
 	$(CARGO) run --release -- attend $(DATA)/bert_tiny.safetensors --expect $(DATA)/bert_tiny_expected.safetensors
 	$(CARGO) run --release -- compare --max $(COMPARE_MAX)
 
-test: test-rust test-python ## all tests and examples of the documentation
+test: test-rust ## all tests of the Rust crates, and examples of the documentation
 
 test-rust: gate-tools ## those of the Rust crates only: no Python packages, a quicker start
 	$(PYTHON) -m unittest discover --start-directory benchmarks/peers --quiet
