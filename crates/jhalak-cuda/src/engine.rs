@@ -7,7 +7,9 @@ use jhalak_problem::{Backward, Device, Forward, Merge, Problem};
 use crate::driver::{Arguments, Context, Driver, Function, Launch, ModuleCache, Stream};
 use crate::error::{Error, Result};
 use crate::kernels::KernelClass;
-use crate::plan::{BackwardPlan, BackwardWorkspace, DqSum, ForwardPlan, Limits, PassPlan, Value};
+use crate::plan::{
+    BackwardPlan, BackwardWorkspace, DqSum, ForwardPlan, Limits, PassPlan, SplitWorkspace, Value,
+};
 
 /// The compiler's usual level.
 const OPTIMIZATION: u32 = 4;
@@ -37,9 +39,7 @@ impl Engine {
     pub fn new(ordinal: u32) -> Result<Self> {
         check_path(std::env::var_os("JHALAK_GPU_PATH"))?;
         let context = Driver::get()?.device(ordinal)?.primary_context()?;
-        let properties = context.device().properties()?;
-        let shared = properties.shared_memory_per_block;
-        let limits = Limits::of_capability(properties.compute_capability, shared)?;
+        let limits = Limits::of_device(&context.device().properties()?)?;
         Ok(Engine { context, limits, kernels: Arc::new(ModuleCache::new()) })
     }
 
@@ -58,20 +58,52 @@ impl Engine {
         self.limits
     }
 
-    /// Begins to compute out and lse, on this stream.
+    /// Device memory that [`forward`](Self::forward) needs for a problem, in bytes: 0, unless queries
+    /// are so short that the keys are split.
+    ///
+    /// # Errors
+    /// What kernels or the GPU cannot do.
+    pub fn forward_workspace_bytes(&self, problem: &Problem<'_>) -> Result<usize> {
+        let parts = ForwardPlan::parts(problem, self.limits)?;
+        Ok(if parts > 1 { SplitWorkspace::bytes(problem, parts) } else { 0 })
+    }
+
+    /// Begins to compute out and lse, on this stream. `workspace` is the address of
+    /// [`forward_workspace_bytes`](Self::forward_workspace_bytes), a multiple of 256; 0 for none,
+    /// and then the keys are never split.
     ///
     /// # Errors
     /// Tensors of another device; what kernels or the GPU cannot do; what the driver says.
     ///
     /// # Safety
     /// The tensors' memory must stay what `TensorView::from_raw` promises until the stream has done
-    /// the work, not only until this returns.
-    pub unsafe fn forward(&self, stream: &Stream, call: &Forward<'_>) -> Result<()> {
-        self.check_device(call.problem().device())?;
-        let Some(plan) = ForwardPlan::new(call, self.limits)? else { return Ok(()) };
+    /// the work, not only until this returns; and nobody else may use the workspace until then.
+    pub unsafe fn forward(
+        &self,
+        stream: &Stream,
+        call: &Forward<'_>,
+        workspace: u64,
+    ) -> Result<()> {
+        let problem = call.problem();
+        self.check_device(problem.device())?;
+        let parts = if workspace == 0 { 1 } else { ForwardPlan::parts(problem, self.limits)? };
+        let split = (parts > 1).then(|| SplitWorkspace::at(workspace, problem, parts));
+        let plan = ForwardPlan::new(call, self.limits, split.as_ref())?;
+        let combine = match &split {
+            None => None,
+            Some(split) => PassPlan::combine(call, self.limits, split)?,
+        };
         let _current = self.context.enter()?;
-        // SAFETY: the plan's arguments are those of its class; the caller vouches for the memory.
-        unsafe { self.launch(stream, plan.class.into(), plan.grid, &plan.arguments) }
+        // SAFETY: each plan's arguments are those of its class; the caller vouches for the memory.
+        unsafe {
+            if let Some(plan) = plan {
+                self.launch(stream, plan.class.into(), plan.grid, &plan.arguments)?;
+            }
+            if let Some(plan) = combine {
+                self.launch(stream, plan.class.into(), plan.grid, &plan.arguments)?;
+            }
+        }
+        Ok(())
     }
 
     /// Device memory that [`backward`](Self::backward) needs for a problem, in bytes: about as much

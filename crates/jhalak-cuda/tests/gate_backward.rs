@@ -64,7 +64,7 @@ const SPILLS: u32 = 48;
 fn tuned_backward_kernels_spill_no_more_than_when_they_were_tuned() {
     let gate = Gate::new().unwrap();
     // The shared memory of one device is larger than that of the smallest of its architecture.
-    let large = Limits { target: Target::Sm80, shared_bytes: 163 * 1024 };
+    let large = Limits { shared_bytes: 163 * 1024, ..Limits::of(Target::Sm80) };
     for (dtype, limits, architecture) in [
         (DType::BF16, large, "sm_80"),
         (DType::F16, large, "sm_90"),

@@ -49,8 +49,10 @@ impl Worker {
         let views = (tensors.q.view(), tensors.k.view(), tensors.v.view());
         let problem = Problem::new(&attention, views.0, views.1, views.2)?;
         let call = Forward::new(&problem, tensors.out.view_mut(), tensors.lse.view_mut())?;
+        let workspace =
+            engine.context().allocate(engine.forward_workspace_bytes(&problem)?.max(1))?;
         // SAFETY: the tensors live until the stream is synchronised, in `measured`.
-        let forward = || unsafe { engine.forward(&self.stream, &call) };
+        let forward = || unsafe { engine.forward(&self.stream, &call, workspace.address()) };
         if !request.backward {
             return self.measured(request, forward);
         }

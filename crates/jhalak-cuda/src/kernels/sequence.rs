@@ -22,11 +22,19 @@ pub(crate) struct Block {
     pub(crate) head_k: B32,
     /// Query heads of a key head.
     pub(crate) group: B32,
+    /// The part of the keys, and how many there are, if they are split.
+    pub(crate) part: Option<[B32; 2]>,
 }
 
 impl Block {
     pub(crate) fn new(k: &mut KernelBuilder, class: &ForwardClass, inputs: &Inputs) -> Self {
-        let (block, head) = (k.ctaid_x(), k.special(Special::CtaidY));
+        let (block, mut head) = (k.ctaid_x(), k.special(Special::CtaidY));
+        let mut part = None;
+        if class.split {
+            let parts = inputs.u32(k, Parameter::Parts);
+            part = Some([k.rem_u32(head, parts), parts]);
+            head = k.div_u32(head, parts);
+        }
         let tiles = inputs.u32(k, Parameter::RowTiles);
         let (batch, mut tile) = (k.div_u32(block, tiles), k.rem_u32(block, tiles));
         if class.bounds.upper {
@@ -40,7 +48,7 @@ impl Block {
         } else {
             (head, k.div_u32(head, group))
         };
-        Block { batch, tile, head, head_k, group }
+        Block { batch, tile, head, head_k, group, part }
     }
 
     /// Of a grid over tiles of keys and key heads.
@@ -50,7 +58,7 @@ impl Block {
         let (batch, tile) = (k.div_u32(block, tiles), k.rem_u32(block, tiles));
         let group = inputs.u32(k, Parameter::Group);
         let head = k.mul_lo_u32(head_k, group);
-        Block { batch, tile, head, head_k, group }
+        Block { batch, tile, head, head_k, group, part: None }
     }
 }
 

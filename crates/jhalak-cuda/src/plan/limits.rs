@@ -3,6 +3,7 @@
 use jhalak_problem::{DType, Error, Problem, Result};
 use jhalak_ptx::Target;
 
+use crate::driver::Properties;
 use crate::kernels::Element;
 
 /// The largest head dimension of the kernels.
@@ -20,6 +21,8 @@ pub struct Limits {
     pub target: Target,
     /// The most shared memory of a block, in bytes.
     pub shared_bytes: u32,
+    /// Multiprocessors, each of which runs a block or more at once.
+    pub multiprocessors: u32,
 }
 
 impl Limits {
@@ -30,16 +33,16 @@ impl Limits {
             Target::Sm80 => 99 * 1024,
             other => other.max_shared_bytes(),
         };
-        Limits { target, shared_bytes }
+        Limits { target, shared_bytes, multiprocessors: 16 }
     }
 
-    /// Those of the portable kernels on a device of this compute capability.
+    /// Those of the portable kernels on a device with these properties.
     ///
     /// # Errors
     /// [`Error::Environment`] for a device older than sm_75.
-    pub fn of_capability(capability: (u32, u32), shared_bytes: u32) -> Result<Self> {
-        let (major, minor) = capability;
-        let target = match capability {
+    pub fn of_device(properties: &Properties) -> Result<Self> {
+        let (major, minor) = properties.compute_capability;
+        let target = match (major, minor) {
             (0..7, _) | (7, 0..5) => {
                 return Err(Error::Environment(format!(
                     "GPU kernels need compute capability 7.5 or newer, this device has \
@@ -49,8 +52,8 @@ impl Limits {
             (7, _) => Target::Sm75,
             _ => Target::Sm80,
         };
-        let shared_bytes = shared_bytes.min(target.max_shared_bytes());
-        Ok(Limits { target, shared_bytes })
+        let shared_bytes = properties.shared_memory_per_block.min(target.max_shared_bytes());
+        Ok(Limits { target, shared_bytes, multiprocessors: properties.multiprocessors })
     }
 
     /// The element of a call, if kernels can run it.

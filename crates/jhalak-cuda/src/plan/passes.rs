@@ -238,7 +238,7 @@ fn arguments(
     row_tiles: u32,
     parameters: Vec<Parameter>,
 ) -> Vec<Value> {
-    let values = Values { problem, tensors, row_tiles };
+    let values = Values { problem, tensors, row_tiles, parts: 1 };
     parameters.into_iter().map(|parameter| values.of(parameter)).collect()
 }
 

@@ -29,6 +29,8 @@ pub(super) struct Values<'a> {
     pub(super) tensors: Tensors,
     /// Tiles of rows of a sequence, along the grid.
     pub(super) row_tiles: u32,
+    /// Parts of the keys.
+    pub(super) parts: u32,
 }
 
 impl Values<'_> {
@@ -47,8 +49,7 @@ impl Values<'_> {
             Parameter::Storages => {
                 Value::U32(if problem.is_packed() { 1 } else { problem.batch() as u32 })
             }
-            // Only merging has parts, and it has no problem.
-            Parameter::Parts => Value::U32(0),
+            Parameter::Parts => Value::U32(self.parts),
             Parameter::RowTiles => Value::U32(self.row_tiles),
             Parameter::HeadsQ => Value::U32(problem.heads_q() as u32),
             Parameter::Group => Value::U32(problem.group() as u32),

@@ -4,3 +4,4 @@ mod any_case;
 mod hostile;
 mod plain;
 mod run;
+mod split;

@@ -3,4 +3,5 @@
 mod any_case;
 mod memory;
 mod run;
+mod split;
 mod streams;

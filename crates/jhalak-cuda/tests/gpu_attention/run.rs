@@ -52,8 +52,10 @@ pub fn forward(engine: &Engine, case: &Case, tensors: &Tensors) -> Result<Attend
     // SAFETY: the host writes nothing to another device's memory.
     let outputs = unsafe { (out.view_mut_at(out_at, DEVICE), lse.view_mut_at(lse_at, DEVICE)) };
     let call = Forward::new(&problem, outputs.0, outputs.1).unwrap();
+    let workspace = engine.forward_workspace_bytes(&problem).unwrap();
+    let workspace = memory.allocate(workspace);
     // SAFETY: the memory lives until the stream has done the work.
-    let launched = unsafe { engine.forward(&stream, &call) };
+    let launched = unsafe { engine.forward(&stream, &call, workspace) };
     launched.and_then(|()| Ok(stream.synchronize()?)).map_err(|error| error.to_string())?;
     memory.download(out, out_at);
     memory.download(lse, lse_at);

@@ -8,7 +8,7 @@ use super::super::parameters::{Axis, Parameter, Tensor};
 use super::super::row::{Row, TileRows};
 use super::super::softmax::{Exponent, Fragments, Softmax, over_quad, row_of};
 use super::copy::pitch;
-use super::forward::{Context, ThreadRow};
+use super::forward::{Context, KeyRange, ThreadRow};
 use super::repair;
 use crate::kernels::Access;
 
@@ -34,7 +34,12 @@ impl Normaliser {
         if let Some(element) = context.class.sinks {
             let base = context.inputs.base(k, Tensor::Sinks);
             let place = context.inputs.advance(k, base, head, Tensor::Sinks, Axis::Head);
-            let sink = element.load(k, place);
+            let mut sink = element.load(k, place);
+            if let Some([part, _]) = context.block.part {
+                // It counts once.
+                let first = k.setp_u32(Eq, part, 0);
+                sink = k.selp_f32(sink, f32::NEG_INFINITY, first);
+            }
             reference = k.max_f32(max, sink);
             let zero = or_zero(k, reference);
             let [others, own] = [max, sink].map(|score| {
@@ -67,10 +72,12 @@ fn or_zero(k: &mut KernelBuilder, score: F32) -> F32 {
 }
 
 /// Writes out and lse of a tile's rows.
+#[expect(clippy::too_many_arguments, reason = "the state of a tile")]
 pub(crate) fn write(
     k: &mut KernelBuilder,
     context: &Context<'_>,
     tile_rows: &TileRows,
+    keys: &KeyRange,
     first_row: B32,
     rows: &[ThreadRow],
     softmax: &Softmax,
@@ -120,7 +127,7 @@ pub(crate) fn write(
     k.if_(any, |k| {
         // What is written again is written after the first time.
         k.bar_warp_sync();
-        repair::rows(k, context, tile_rows, first_row, broken);
+        repair::rows(k, context, tile_rows, keys, first_row, broken);
     });
 }
 

@@ -130,7 +130,13 @@ impl Context<'_> {
         start: B32,
         row: &Row,
     ) -> B64 {
-        self.sequence.row_address(k, &self.inputs, tensor, start, row)
+        let address = self.sequence.row_address(k, &self.inputs, tensor, start, row);
+        match self.block.part {
+            Some([part, _]) if matches!(tensor, Tensor::Out | Tensor::Lse) => {
+                self.inputs.advance(k, address, part, tensor, Axis::Part)
+            }
+            _ => address,
+        }
     }
 
     /// The stride between the columns of a tensor of rows, where it is not the element's size.
@@ -172,7 +178,7 @@ impl Context<'_> {
         k.if_(keys.any, |k| {
             self.keys(k, &rows, &keys, first_row, &thread_rows, &softmax, &results)
         });
-        epilogue::write(k, self, &rows, first_row, &thread_rows, &softmax, &results);
+        epilogue::write(k, self, &rows, &keys, first_row, &thread_rows, &softmax, &results);
     }
 
     /// Takes the rows through their keys.
@@ -325,11 +331,11 @@ fn offset(n: usize) -> u32 {
     (8 * (n / 2) + n % 2) as u32
 }
 
-/// The keys that a tile's rows see.
-struct KeyRange {
+/// The keys that a tile's rows see; of split keys, those of the block's part.
+pub(crate) struct KeyRange {
     /// Tiles of keys, from the first to the end.
-    begin: B32,
-    end: B32,
+    pub(crate) begin: B32,
+    pub(crate) end: B32,
     any: Pred,
     /// Keys that all rows see: from here, to there.
     all_see_from: B32,
@@ -351,6 +357,19 @@ impl KeyRange {
         let any = k.setp_u32_with(Lt, first, used_q, Connective::And, any);
         let end = k.add_u32(end, tile.keys - 1);
         let (begin, end) = (k.div_u32(begin, tile.keys), k.div_u32(end, tile.keys));
+        let Some([part, parts]) = context.block.part else {
+            return KeyRange { begin, end, any, all_see_from, all_see_to };
+        };
+        // Where nothing is seen the end may lie before the begin.
+        let count = k.sub_u32(end, begin);
+        let count = k.selp_b32(count, 0, any);
+        let most = k.add_u32(count, parts);
+        let most = k.sub_u32(most, 1);
+        let most = k.div_u32(most, parts);
+        let begin = k.mad_lo_u32(part, most, begin);
+        let next = k.add_u32(begin, most);
+        let end = k.min_s32(next, end);
+        let any = k.setp_s32_with(Lt, begin, end, Connective::And, any);
         KeyRange { begin, end, any, all_see_from, all_see_to }
     }
 }

@@ -13,7 +13,7 @@ use super::super::row::{Row, TileRows};
 use super::super::scores::{RowScores, Scores};
 use super::super::softmax::{Exponent, finite_or_zero};
 use super::epilogue::Normaliser;
-use super::forward::Context;
+use super::forward::{Context, KeyRange};
 
 const WARP: u32 = 32;
 
@@ -23,6 +23,7 @@ pub(crate) fn rows(
     k: &mut KernelBuilder,
     context: &Context<'_>,
     tile_rows: &TileRows,
+    keys: &KeyRange,
     first_row: B32,
     bits: B32,
 ) {
@@ -37,7 +38,7 @@ pub(crate) fn rows(
         let index = k.mad_lo_u32(r, 8, row);
         let index = k.add_u32(index, first_row);
         let row = tile_rows.row(k, index);
-        SlowRow::new(k, context, row).write(k);
+        SlowRow::new(k, context, keys, row).write(k);
         k.setp_u32(Ne, bits, 0)
     });
 }
@@ -57,7 +58,7 @@ struct SlowRow<'c> {
 }
 
 impl<'c> SlowRow<'c> {
-    fn new(k: &mut KernelBuilder, context: &'c Context<'c>, row: Row) -> Self {
+    fn new(k: &mut KernelBuilder, context: &'c Context<'c>, range: &KeyRange, row: Row) -> Self {
         let sequence = &context.sequence;
         let used = k.setp_u32(Lt, row.i, sequence.used_q);
         let scores = context.scores.unfolded();
@@ -67,7 +68,12 @@ impl<'c> SlowRow<'c> {
         let key = Row { i: zero, head: context.block.head_k };
         let [keys, v] =
             [Tensor::K, Tensor::V].map(|t| context.row_address(k, t, sequence.start_k, &key));
-        let (begin, end) = (context.visible.first(k, row.i), context.visible.end(k, row.i));
+        let (mut begin, mut end) = (context.visible.first(k, row.i), context.visible.end(k, row.i));
+        if context.class.split {
+            let [from, to] =
+                [range.begin, range.end].map(|tile| k.mul_lo_u32(tile, context.class.tile.keys));
+            (begin, end) = (k.max_s32(begin, from), k.min_s32(end, to));
+        }
         SlowRow { context, row, scores, row_scores, q, k: keys, v, begin, end }
     }
 
