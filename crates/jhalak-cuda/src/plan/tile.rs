@@ -22,7 +22,13 @@ pub(super) fn forward(class: &ForwardClass, shared: u32, rows: usize) -> Tile {
 
 /// Few rows, where all the time goes into reading the keys: small blocks, many at once.
 fn short(class: &ForwardClass, rows: usize) -> &'static [Tile] {
+    let widest = class.head_dim.max(class.head_dim_v);
     match (class.element, rows) {
+        // Copies go through registers, and few threads have few of them.
+        (Element::F16, ..=16) if class.target == Target::Sm75 && widest <= 128 => {
+            const { &[tile(16, 32, 1)] }
+        }
+        (Element::F16, _) if class.target == Target::Sm75 => &[],
         (Element::F32, ..=16) => const { &[tile(16, 32, 1)] },
         (_, ..=16) => const { &[tile(16, 64, 1), tile(16, 32, 1)] },
         (Element::F32, ..=32) => const { &[tile(32, 32, 2)] },
