@@ -9,8 +9,10 @@ for causal, 2.5 times as many backward.
 """
 
 import argparse
+import itertools
 import json
 import math
+import os
 import statistics
 import subprocess
 import sys
@@ -29,9 +31,10 @@ LENGTHS = [512, 1024, 2048, 4096, 8192, 16384]
 class Worker:
     """jhalak, in a process of its own."""
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, environment: dict[str, str] | None = None) -> None:
+        pipe = subprocess.PIPE
         self.process = subprocess.Popen(
-            [program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [program], stdin=pipe, stdout=pipe, text=True, env=environment
         )
 
     def ask(self, **request) -> dict:
@@ -108,7 +111,8 @@ def grid(worker: Worker, passes: list[str], turns: int, ms: float):
 
 
 def others(worker: Worker, passes: list[str], ms: float):
-    """A window against full causal, Turing's kernels against Ampere's, and the host's time."""
+    """A window against full causal, Turing's kernels against Ampere's, ordered sums of dq against
+    free ones, decoding, a million tokens, and the host's time."""
     long = {"dtype": "bf16", "batch": 1, "seqlen": TOKENS, "heads": 16, "dim": 128, "causal": True}
     for pass_name in passes:
         case = long | {"pass": pass_name}
@@ -123,8 +127,35 @@ def others(worker: Worker, passes: list[str], ms: float):
                 for target in (None, "sm_75")
             )
             yield half | {"what": "sm_75", "ms": turing, "sm_80_ms": ampere, "rate": ampere / turing}
+        if pass_name == "backward":
+            free, ordered = (
+                worker.ask(what="time", ms=ms, deterministic=ordered, **case)["ms"]
+                for ordered in (False, True)
+            )
+            yield case | {"what": "deterministic", "ms": ordered, "free_ms": free}
+        else:
+            for seqlen in (8192, 32768, 131072):
+                one = case | {"seqlen": seqlen, "queries": 1, "heads": 32, "heads_k": 8}
+                answer = worker.ask(what="time", ms=ms, **one)
+                read = 2 * seqlen * 8 * 128 * 2
+                yield one | {"what": "decode"} | answer | {"gb_s": read / answer["ms"] / 1e6}
+        million = case | {"seqlen": 1_000_000, "heads": 1, "dim": 64}
+        yield million | worker.ask(what="cold", **million) | {"what": "a million tokens"}
         small = case | {"batch": 1, "seqlen": 128}
         yield small | {"what": "host"} | worker.ask(**(small | {"what": "host"}))
+
+
+def first_calls(program: str, passes: list[str]):
+    """The first call of a class in a process, with nothing kept on disk."""
+    environment = os.environ | {"CUDA_CACHE_DISABLE": "1"}
+    for pass_name in passes:
+        for dim in (64, 128, 256):
+            worker = Worker(program, environment)
+            case = {"pass": pass_name, "dtype": "bf16", "batch": 1, "seqlen": 1024, "heads": 8}
+            case |= {"dim": dim, "causal": True, "what": "cold"}
+            yield case | worker.ask(**case)
+            worker.process.stdin.close()
+            worker.process.wait()
 
 
 def main() -> None:
@@ -150,7 +181,10 @@ def main() -> None:
         results["grid"].append(row)
         print(json.dumps(row), flush=True)
         save(arguments.out, results)
-    for row in others(worker, passes, arguments.ms):
+    rest = itertools.chain(
+        others(worker, passes, arguments.ms), first_calls(arguments.worker, passes)
+    )
+    for row in rest:
         results["others"].append(row)
         print(json.dumps(row), flush=True)
         save(arguments.out, results)

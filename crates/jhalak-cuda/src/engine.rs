@@ -110,7 +110,7 @@ impl Engine {
     /// as q in f32, and, where `dbias` is wanted, as the bias in f32.
     pub fn backward_workspace_bytes(problem: &Problem<'_>, dbias: bool) -> usize {
         let bias = if dbias { 4 * bias_elements(problem) } else { 0 };
-        delta_bytes(problem) + dq_bytes(problem) + bias
+        delta_bytes(problem) + dq_bytes(problem) + turns_bytes(problem) + bias
     }
 
     /// Begins to compute the gradients that are asked for, on this stream. `workspace` is the
@@ -134,8 +134,10 @@ impl Engine {
         let columns = dq_columns(problem) as u32;
         let dq_sum = call.targets().dq.as_ref().map(|_| DqSum { address, columns });
         let after = address + dq_bytes(problem) as u64;
+        let turns = (dq_sum.is_some() && problem.is_deterministic()).then_some(after);
+        let after = after + turns_bytes(problem) as u64;
         let dbias_sum = call.targets().dbias.as_ref().map(|_| after);
-        let workspace = BackwardWorkspace { delta: workspace, dq_sum, dbias_sum };
+        let workspace = BackwardWorkspace { delta: workspace, dq_sum, dbias_sum, turns };
         // Everything is planned before anything is launched.
         let delta = PassPlan::delta(call, self.limits, &workspace)?;
         let backward = BackwardPlan::new(call, self.limits, &workspace)?;
@@ -150,6 +152,9 @@ impl Engine {
             }
             if let Some(sums) = dbias_sum.filter(|_| finish_dbias.is_some()) {
                 stream.fill_words(sums, 0, bias_elements(problem))?;
+            }
+            if let Some(turns) = turns.filter(|_| backward.is_some()) {
+                stream.fill_words(turns, 0, BackwardPlan::turns(problem))?;
             }
             if let Some(plan) = backward {
                 self.launch(stream, plan.class.into(), plan.grid, &plan.arguments)?;
@@ -234,9 +239,18 @@ fn delta_bytes(problem: &Problem<'_>) -> usize {
     (4 * rows(problem)).next_multiple_of(ALIGN)
 }
 
-/// Bytes of the sums of dq, up to where those of dbias begin.
+/// Bytes of the sums of dq, up to where what follows begins.
 fn dq_bytes(problem: &Problem<'_>) -> usize {
     (4 * rows(problem) * dq_columns(problem)).next_multiple_of(ALIGN)
+}
+
+/// Bytes of the turns of blocks, up to where the sums of dbias begin.
+fn turns_bytes(problem: &Problem<'_>) -> usize {
+    if problem.is_deterministic() {
+        (4 * BackwardPlan::turns(problem)).next_multiple_of(ALIGN)
+    } else {
+        0
+    }
 }
 
 /// Rows of queries, of all heads.

@@ -60,6 +60,8 @@ pub enum Tensor {
     DbiasSum,
     /// The gradient of the bias.
     Dbias,
+    /// How many blocks have begun, and whose turn it is in each tile of dq.
+    Turns,
 }
 
 /// A direction in which a tensor has a stride.
@@ -142,6 +144,8 @@ pub enum Parameter {
     Storages,
     /// Parts of the keys.
     Parts,
+    /// Tiles of queries of a head, those of all packed sequences.
+    QueryTiles,
 }
 
 enum Kind {

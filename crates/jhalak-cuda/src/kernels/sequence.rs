@@ -51,11 +51,20 @@ impl Block {
         Block { batch, tile, head, head_k, group, part }
     }
 
-    /// Of a grid over tiles of keys and key heads.
-    pub(crate) fn of_keys(k: &mut KernelBuilder, inputs: &Inputs) -> Self {
-        let (block, head_k) = (k.ctaid_x(), k.special(Special::CtaidY));
+    /// Of a grid over tiles of keys and key heads. With a ticket, the number of blocks that came
+    /// before, late keys come first.
+    pub(crate) fn of_keys(k: &mut KernelBuilder, inputs: &Inputs, ticket: Option<B32>) -> Self {
+        let (mut block, mut head_k) = (k.ctaid_x(), k.special(Special::CtaidY));
+        if let Some(ticket) = ticket {
+            let across = k.special(Special::NctaidX);
+            (block, head_k) = (k.rem_u32(ticket, across), k.div_u32(ticket, across));
+        }
         let tiles = inputs.u32(k, Parameter::RowTiles);
-        let (batch, tile) = (k.div_u32(block, tiles), k.rem_u32(block, tiles));
+        let (batch, mut tile) = (k.div_u32(block, tiles), k.rem_u32(block, tiles));
+        if ticket.is_some() {
+            let last = k.sub_u32(tiles, 1);
+            tile = k.sub_u32(last, tile);
+        }
         let group = inputs.u32(k, Parameter::Group);
         let head = k.mul_lo_u32(head_k, group);
         Block { batch, tile, head, head_k, group, part: None }

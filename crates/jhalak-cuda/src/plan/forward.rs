@@ -6,7 +6,7 @@ use super::limits::Limits;
 use super::split::SplitWorkspace;
 use super::tensors::Tensors;
 use super::tile;
-use super::values::{Value, Values};
+use super::values::{Counts, Value, Values};
 use crate::kernels::portable::shared_bytes;
 use crate::kernels::{
     Access, Bounds, Element, ForwardClass, Lengths, Parameter, Scores, Tensor, Tile,
@@ -51,7 +51,8 @@ impl ForwardPlan {
         };
         let Shape { class, row_tiles, blocks, heads } = shape;
         let parts = split.map_or(1, |workspace| workspace.parts);
-        let values = Values { problem, tensors, row_tiles, parts };
+        let counts = Counts { row_tiles, parts, ..Counts::default() };
+        let values = Values { problem, tensors, counts };
         let parameters: Vec<Parameter> = class.parameters();
         Ok(Some(ForwardPlan {
             class,

@@ -132,6 +132,7 @@ mod tests {
                     scores: Scores::default(),
                     dropout: false,
                     dbias: false,
+                    ordered: false,
                     dq: true,
                     dk: Some(Store::Add),
                     dv: Some(Store::Add),

@@ -27,10 +27,18 @@ pub enum Value {
 pub(super) struct Values<'a> {
     pub(super) problem: &'a Problem<'a>,
     pub(super) tensors: Tensors,
+    pub(super) counts: Counts,
+}
+
+/// How a call is cut.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Counts {
     /// Tiles of rows of a sequence, along the grid.
     pub(super) row_tiles: u32,
     /// Parts of the keys.
     pub(super) parts: u32,
+    /// Tiles of queries of a head.
+    pub(super) query_tiles: u32,
 }
 
 impl Values<'_> {
@@ -49,8 +57,9 @@ impl Values<'_> {
             Parameter::Storages => {
                 Value::U32(if problem.is_packed() { 1 } else { problem.batch() as u32 })
             }
-            Parameter::Parts => Value::U32(self.parts),
-            Parameter::RowTiles => Value::U32(self.row_tiles),
+            Parameter::Parts => Value::U32(self.counts.parts),
+            Parameter::RowTiles => Value::U32(self.counts.row_tiles),
+            Parameter::QueryTiles => Value::U32(self.counts.query_tiles),
             Parameter::HeadsQ => Value::U32(problem.heads_q() as u32),
             Parameter::Group => Value::U32(problem.group() as u32),
             Parameter::Aligned => Value::U32(problem.starts().is_none().into()),

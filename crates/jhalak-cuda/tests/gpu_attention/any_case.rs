@@ -65,3 +65,13 @@ fn any_case_on_turing_is_right() {
     run(Target::Sm75, &any_case(&[DType::F16, DType::F32], 300), 30);
     run(Target::Sm75, &any_case(&[DType::F16], 300).prop_map(contiguous), 30);
 }
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn any_deterministic_case_is_right() {
+    let deterministic = |case: Case| {
+        let bias = case.bias.map(|(_, f32)| ([true; 4], f32));
+        Case { deterministic: true, bias, ..case }
+    };
+    run(Target::Sm80, &any_case(DTYPES, 400).prop_map(deterministic), 30);
+}
