@@ -126,7 +126,12 @@ def others(worker: Worker, passes: list[str], ms: float):
                 worker.ask(what="time", ms=ms, target=target, **half)["ms"]
                 for target in (None, "sm_75")
             )
-            yield half | {"what": "sm_75", "ms": turing, "sm_80_ms": ampere, "rate": ampere / turing}
+            yield half | {
+                "what": "sm_75",
+                "ms": turing,
+                "sm_80_ms": ampere,
+                "rate": ampere / turing,
+            }
         if pass_name == "backward":
             free, ordered = (
                 worker.ask(what="time", ms=ms, deterministic=ordered, **case)["ms"]
