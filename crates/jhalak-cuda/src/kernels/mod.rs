@@ -7,12 +7,15 @@
 mod any;
 mod backward_class;
 mod class;
+mod context;
 mod dropout;
 mod element;
 mod guarded;
+mod normaliser;
 mod parameters;
 pub mod passes;
 pub mod portable;
+mod repair;
 mod row;
 mod scores;
 mod sequence;

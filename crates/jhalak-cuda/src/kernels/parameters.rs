@@ -172,6 +172,7 @@ impl Parameter {
 }
 
 /// The declared parameters of a kernel.
+#[derive(Clone)]
 pub(crate) struct Inputs(Vec<(Parameter, Place)>);
 
 #[derive(Clone, Copy)]
