@@ -81,7 +81,7 @@ impl BackwardPlan {
         let keys = if class.dropout { max_k + 31 } else { max_k };
         let tiles = keys.div_ceil(class.tile.keys as usize).max(1);
         let blocks = blocks(problem, tiles)?;
-        let values = Values { problem, tensors, row_tiles: tiles as u32, parts: 1 };
+        let values = Values { problem, tensors, row_tiles: tiles as u32, parts: 1, hopper: None };
         let parameters: Vec<Parameter> = class.parameters();
         Ok(Some(BackwardPlan {
             class,

@@ -238,7 +238,7 @@ fn arguments(
     row_tiles: u32,
     parameters: Vec<Parameter>,
 ) -> Vec<Value> {
-    let values = Values { problem, tensors, row_tiles, parts: 1 };
+    let values = Values { problem, tensors, row_tiles, parts: 1, hopper: None };
     parameters.into_iter().map(|parameter| values.of(parameter)).collect()
 }
 

@@ -5,7 +5,7 @@ use jhalak_cases::case::{Case, Tensors};
 use jhalak_cuda::kernels::KernelClass;
 use jhalak_cuda::plan::{ForwardPlan, Limits, PassPlan, SplitWorkspace, Value};
 use jhalak_problem::{Device, Forward, Problem};
-use jhalak_ptx::emulator::{Launch, Memory};
+use jhalak_ptx::emulator::{Argument, Launch, Memory};
 
 /// Where the emulator's tensors are said to be: a device that the host does not read.
 const DEVICE: Device = Device::Cuda(0);
@@ -62,7 +62,7 @@ pub fn forward_parts(
         launch(&class, grid, arguments, case.seed, &mut memory)
     };
     if let Some(plan) = ForwardPlan::new(&call, limits, split.as_ref()).unwrap() {
-        run(plan.class.into(), plan.grid, &plan.arguments)?;
+        run(plan.class, plan.grid, &plan.arguments)?;
     }
     let merge = split.map(|split| PassPlan::combine(&call, limits, &split).unwrap());
     if let Some(plan) = merge.flatten() {
@@ -94,6 +94,10 @@ fn launch(
             Value::U32(value) => launch.arg(value),
             Value::U64(value) => launch.arg(value),
             Value::F32(value) => launch.arg(value),
+            Value::Map(tensor) => {
+                let (spec, base) = (tensor.spec(), tensor.address());
+                launch.arg(Argument::Tensor { spec, base })
+            }
         };
     }
     launch.run(memory).map(|_| ()).map_err(|report| format!("{report}\n{class:?}"))

@@ -1,11 +1,11 @@
 //! The end of a tile's rows: sums over lanes, division, lse, and writing.
 
-use jhalak_ptx::Comparison::{Eq, Lt, Ne, Neu};
+use jhalak_ptx::Comparison::{Eq, Lt, Ne};
 use jhalak_ptx::{B32, Connective, KernelBuilder, Pred};
 
 use super::super::context::Context;
 use super::super::element::Element;
-use super::super::normaliser::Normaliser;
+use super::super::finish::finish_row;
 use super::super::parameters::{Parameter, Tensor};
 use super::super::repair::Repair;
 use super::super::row::TileRows;
@@ -38,21 +38,8 @@ pub(crate) fn write(
                 k.selp_f32(f32::NEG_INFINITY, score, nothing)
             }
         };
-        let normaliser = Normaliser::new(k, context, row.head, max, sum);
-        let lse = k.selp_f32(normaliser.lse, f32::NEG_INFINITY, *used);
-        context.store_lse(k, row, lse);
-        // 0 as long as everything is finite.
-        let probe = k.mul_f32(normaliser.lse, 0.0);
-        let probe = k.selp_f32(0.0, probe, nothing);
-        for result in row_of(results, r) {
-            let value = k.mul_f32(result, normaliser.factor);
-            k.selp_f32_to(result, value, 0.0, *used);
-            k.fma_f32_to(probe, result, 0.0, probe);
-        }
-        let probe = over_quad(k, probe, |k, a, b| k.add_f32(a, b));
-        let bad = k.setp_f32_with(Neu, probe, probe, Connective::And, *used);
-        let lanes = k.vote_ballot(bad);
-        let lanes = k.and_b32(lanes, 0x1111_1111);
+        let row_results = row_of(results, r);
+        let lanes = finish_row(k, context, row, [*used, nothing], [max, sum], &row_results);
         let lanes = k.shl_b32(lanes, r as u32);
         broken = Some(match broken {
             None => lanes,
