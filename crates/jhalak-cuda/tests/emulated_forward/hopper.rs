@@ -1,4 +1,4 @@
-//! The kernels for Hopper.
+//! The kernels for Hopper: each tile, ragged lengths, every option they cover.
 
 use jhalak_cases::case::Case;
 use jhalak_cuda::plan::Limits;
@@ -12,18 +12,59 @@ fn limits() -> Limits {
     Limits { multiprocessors: 2, ..Limits::of(Target::Sm90a) }
 }
 
-fn plain(dtype: DType, sizes: [usize; 3], causal: bool) {
+fn right(case: &Case) {
+    check(case, limits()).unwrap();
+}
+
+fn dense(dtype: DType, sizes: [usize; 3], causal: bool) -> Case {
     let [queries, keys, dim] = sizes;
-    let case = Case { dtype, causal, ..Case::dense(1, queries, keys, 1, dim) };
-    check(&case, limits()).unwrap();
+    Case { dtype, causal, ..Case::dense(1, queries, keys, 1, dim) }
 }
 
 #[test]
-fn one_tile_of_128_columns() {
-    plain(DType::BF16, [128, 128, 128], false);
+fn half_precision_of_the_usual_head_dimensions() {
+    for dtype in [DType::F16, DType::BF16] {
+        for dim in [64, 128] {
+            right(&dense(dtype, [192, 256, dim], false));
+            right(&dense(dtype, [256, 256, dim], true));
+        }
+    }
 }
 
 #[test]
-fn one_tile_of_64_columns() {
-    plain(DType::F16, [192, 128, 64], false);
+fn ragged_lengths() {
+    for dim in [64, 128] {
+        right(&dense(DType::BF16, [200, 300, dim], false));
+        right(&dense(DType::BF16, [77, 13, dim], false));
+        right(&dense(DType::BF16, [130, 513, dim], true));
+        // The first rows see nothing.
+        right(&dense(DType::F16, [300, 140, dim], true));
+    }
+}
+
+#[test]
+fn groups_of_heads_in_several_sequences() {
+    let case = Case { group: 3, ..Case::dense(2, 150, 170, 2, 128) };
+    right(&Case { dtype: DType::BF16, causal: true, ..case.clone() });
+    right(&Case { dtype: DType::F16, ..case });
+}
+
+#[test]
+fn scores_that_rise_from_block_to_block() {
+    for dtype in [DType::F16, DType::BF16] {
+        for causal in [false, true] {
+            right(&Case { spread: 30.0, ..dense(dtype, [130, 600, 128], causal) });
+        }
+    }
+}
+
+#[test]
+fn other_head_dimensions() {
+    for (head_dim, head_dim_v) in
+        [(256, 256), (96, 96), (192, 128), (192, 192), (64, 128), (40, 72), (8, 8), (128, 32)]
+    {
+        for causal in [false, true] {
+            right(&Case { head_dim, head_dim_v, ..dense(DType::BF16, [140, 290, 0], causal) });
+        }
+    }
 }

@@ -23,7 +23,7 @@ use jhalak_ptx::{B32, F32, KernelBuilder, Source};
 use super::super::element::Element;
 use super::super::parameters::{Inputs, Parameter};
 use super::super::softmax::{SLACK_LOG2, finite_or_zero, over_quad};
-use super::class::{HopperClass, HopperOrder, HopperSoftmax};
+use super::class::{HopperClass, HopperOrder};
 use super::products::DEPTH;
 
 /// Sums of a thread's weights of a row and block up to which the block is not weighed again. No
@@ -52,8 +52,6 @@ pub(super) struct Softmax {
     pub(super) scores: Vec<F32>,
     /// The weights of the block before, as long as they are multiplied; then this one's.
     pub(super) weights: Vec<B32>,
-    /// Weights of this block that are ready before.
-    waiting: Vec<B32>,
     /// Chunks of 16 keys that are weighed before the products with the block before are over.
     early: usize,
 }
@@ -69,15 +67,12 @@ impl Softmax {
         };
         // Where others' products run all the time, waiting for the own ones costs nothing.
         let early = if class.tuning.order == HopperOrder::Every { chunks } else { chunks / 2 };
-        let waiting =
-            if class.tuning.softmax == HopperSoftmax::Assumed { PACKED * early } else { 0 };
         Softmax {
             element: attention.element,
             factor,
             rows: std::array::from_fn(|_| RowState { reference: k.register(), sum: k.register() }),
             scores: k.fragment(CHUNK * chunks),
             weights: k.fragment(PACKED * chunks),
-            waiting: k.fragment(waiting),
             early,
         }
     }
@@ -128,16 +123,16 @@ impl Softmax {
             k.fma_f32_to(score, score, self.factor, offsets[row_of(n)]);
         }
         let mut sums = Sums::default();
-        for (chunk, packed) in self.waiting.chunks_exact(PACKED).enumerate() {
-            self.weights_of(k, chunk, packed, &mut sums);
-        }
+        // The products with the block before still read its weights.
+        let waiting: Vec<_> =
+            (0..self.early).map(|chunk| self.weights_of(k, chunk, &mut sums)).collect();
         finish(k);
-        for (&weight, &ready) in self.weights.iter().zip(&self.waiting) {
-            k.mov_b32_to(weight, ready);
+        for (chunk, weights) in waiting.iter().enumerate() {
+            self.pack_chunk(k, chunk, weights);
         }
         for chunk in self.early..self.chunks() {
-            let packed = &self.weights[PACKED * chunk..][..PACKED];
-            self.weights_of(k, chunk, packed, &mut sums);
+            let weights = self.weights_of(k, chunk, &mut sums);
+            self.pack_chunk(k, chunk, &weights);
         }
         let sums = sums.total(k);
         let calm = k.setp_f32(Le, sums[0], LIMIT);
@@ -203,9 +198,8 @@ impl Softmax {
     }
 
     fn pack(&self, k: &mut KernelBuilder, chunks: std::ops::Range<usize>) {
-        for pair in PACKED * chunks.start..PACKED * chunks.end {
-            let [low, high] = [self.scores[2 * pair], self.scores[2 * pair + 1]];
-            self.pack_to(k, self.weights[pair], low, high);
+        for chunk in chunks {
+            self.pack_chunk(k, chunk, &self.scores[CHUNK * chunk..][..CHUNK]);
         }
     }
 
@@ -229,13 +223,17 @@ impl Softmax {
     }
 
     /// The weights of a chunk of exponents, which stay where they are.
-    fn weights_of(&self, k: &mut KernelBuilder, chunk: usize, packed: &[B32], sums: &mut Sums) {
+    fn weights_of(&self, k: &mut KernelBuilder, chunk: usize, sums: &mut Sums) -> Vec<F32> {
         let exponents = &self.scores[CHUNK * chunk..][..CHUNK];
         let weights: Vec<F32> = exponents.iter().map(|&exponent| k.ex2_f32(exponent)).collect();
         for (n, &weight) in weights.iter().enumerate() {
             sums.add(k, n, weight);
         }
-        for (pair, &to) in weights.chunks_exact(2).zip(packed) {
+        weights
+    }
+
+    fn pack_chunk(&self, k: &mut KernelBuilder, chunk: usize, weights: &[F32]) {
+        for (pair, &to) in weights.chunks_exact(2).zip(&self.weights[PACKED * chunk..]) {
             self.pack_to(k, to, pair[0], pair[1]);
         }
     }
@@ -258,8 +256,8 @@ impl Softmax {
             k.sub_f32_to(exponent, exponent, rises[row_of(n)]);
         }
         for chunk in 0..self.chunks() {
-            let packed = &self.weights[PACKED * chunk..][..PACKED];
-            self.weights_of(k, chunk, packed, &mut again);
+            let weights = self.weights_of(k, chunk, &mut again);
+            self.pack_chunk(k, chunk, &weights);
         }
         for (sum, again) in sums.into_iter().zip(again.total(k)) {
             k.mov_f32_to(sum, again);
