@@ -167,7 +167,11 @@ impl<'r> SlowRow<'r> {
     fn score(&self, k: &mut KernelBuilder, key: B32) -> F32 {
         let row = self.key_row(k, self.k, Tensor::K, key);
         let product = k.mov_f32(0.0);
-        k.for_range(0, self.context.class.head_dim, 1, |k, column| {
+        // The compiler does not see that this is the head dimension, and leaves the loop a loop.
+        let head_dim = self.context.class.head_dim;
+        let columns = k.add_u32(self.context.sequence.rows_k, head_dim);
+        let columns = k.min_u32(columns, head_dim);
+        k.for_range(0, columns, 1, |k, column| {
             let always = k.setp_u32(Eq, column, column);
             let a = self.element(k, Tensor::Q, self.q, column, always);
             let b = self.element(k, Tensor::K, row, column, always);

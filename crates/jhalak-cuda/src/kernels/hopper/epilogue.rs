@@ -45,6 +45,8 @@ pub(super) fn write(k: &mut KernelBuilder, consumer: &Consumer<'_>, tile: &Tile<
     }
     repair(k, consumer, tile, slot, broken);
     if leave == Leave::Floats {
+        // All lanes have read the record of the tile.
+        k.bar_warp_sync();
         consumer.kernel.memory.q_ring.release(k, consumer.q_at, consumer.leader);
     } else {
         k.fence_proxy_async(AsyncMemory::Shared);
