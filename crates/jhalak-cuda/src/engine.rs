@@ -37,9 +37,10 @@ impl Engine {
     /// No driver, no such GPU, or one older than compute capability 7.5; a value of
     /// `JHALAK_GPU_PATH` that does not name a path.
     pub fn new(ordinal: u32) -> Result<Self> {
-        check_path(std::env::var_os("JHALAK_GPU_PATH"))?;
+        let portable = asks_for_portable(std::env::var_os("JHALAK_GPU_PATH"))?;
         let context = Driver::get()?.device(ordinal)?.primary_context()?;
         let limits = Limits::of_device(&context.device().properties()?)?;
+        let limits = if portable { limits.portable() } else { limits };
         Ok(Engine { context, limits, kernels: Arc::new(ModuleCache::new()) })
     }
 
@@ -97,7 +98,7 @@ impl Engine {
         // SAFETY: each plan's arguments are those of its class; the caller vouches for the memory.
         unsafe {
             if let Some(plan) = plan {
-                self.launch(stream, plan.class.into(), plan.grid, &plan.arguments)?;
+                self.launch(stream, plan.class, plan.grid, &plan.arguments)?;
             }
             if let Some(plan) = combine {
                 self.launch(stream, plan.class.into(), plan.grid, &plan.arguments)?;
@@ -215,9 +216,23 @@ impl Engine {
         let (threads, shared) = (class.threads(), class.shared_bytes());
         let kernel = self.kernel(class)?;
         let launch = Launch::new([x, y, 1], [threads, 1, 1]).shared_bytes(shared);
+        let arguments = self.arguments(values)?;
         // SAFETY: as the caller's.
-        unsafe { kernel.launch(stream, &launch, &arguments(values))? };
+        unsafe { kernel.launch(stream, &launch, &arguments)? };
         Ok(())
+    }
+
+    fn arguments(&self, values: &[Value]) -> Result<Arguments> {
+        let mut arguments = Arguments::new();
+        for value in values {
+            match value {
+                Value::U32(value) => arguments.u32(*value),
+                Value::U64(value) => arguments.u64(*value),
+                Value::F32(value) => arguments.f32(*value),
+                Value::Map(tensor) => arguments.tensor_map(&tensor.tiled().encode(&self.context)?),
+            };
+        }
+        Ok(arguments)
     }
 
     fn check_device(&self, device: Device) -> Result<()> {
@@ -262,20 +277,8 @@ fn bias_elements(problem: &Problem<'_>) -> usize {
     problem.bias_shape().map_or(0, |shape| shape.iter().product())
 }
 
-fn arguments(values: &[Value]) -> Arguments {
-    let mut arguments = Arguments::new();
-    for value in values {
-        match *value {
-            Value::U32(value) => arguments.u32(value),
-            Value::U64(value) => arguments.u64(value),
-            Value::F32(value) => arguments.f32(value),
-        };
-    }
-    arguments
-}
-
-/// So far there is one path.
-fn check_path(path: Option<std::ffi::OsString>) -> Result<()> {
+/// Whether the portable kernels are asked for.
+fn asks_for_portable(path: Option<std::ffi::OsString>) -> Result<bool> {
     match path {
         Some(path) if path != "portable" => {
             let got = path.display().to_string();
@@ -283,7 +286,7 @@ fn check_path(path: Option<std::ffi::OsString>) -> Result<()> {
             let argument = "JHALAK_GPU_PATH";
             Err(Error::Call(jhalak_problem::Error::Value { argument, expected, got }))
         }
-        _ => Ok(()),
+        path => Ok(path.is_some()),
     }
 }
 
@@ -293,8 +296,9 @@ mod tests {
 
     #[test]
     fn an_unknown_path_is_an_error_that_names_it() {
-        assert!(check_path(None).is_ok() && check_path(Some("portable".into())).is_ok());
-        let error = check_path(Some("warp".into())).unwrap_err().to_string();
+        assert!(!asks_for_portable(None).unwrap());
+        assert!(asks_for_portable(Some("portable".into())).unwrap());
+        let error = asks_for_portable(Some("warp".into())).unwrap_err().to_string();
         assert_eq!(error, "JHALAK_GPU_PATH must be portable, or unset, but is warp");
     }
 }

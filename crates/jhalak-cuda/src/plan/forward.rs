@@ -2,14 +2,16 @@
 
 use jhalak_problem::{Error, Forward, Problem, Result};
 
+use super::hopper;
 use super::limits::Limits;
+use super::path::Path;
 use super::split::SplitWorkspace;
 use super::tensors::Tensors;
 use super::tile;
 use super::values::{Counts, Value, Values};
-use crate::kernels::portable::shared_bytes;
+use crate::kernels::hopper::HopperClass;
 use crate::kernels::{
-    Access, Bounds, Element, ForwardClass, Lengths, Parameter, Scores, Tensor, Tile,
+    Access, Bounds, Element, ForwardClass, KernelClass, Lengths, Scores, Tensor, Tile,
 };
 
 /// The tensors of rows.
@@ -19,15 +21,17 @@ const ROWS: [Tensor; 4] = [Tensor::Q, Tensor::K, Tensor::V, Tensor::Out];
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForwardPlan {
     /// The kernel.
-    pub class: ForwardClass,
+    pub class: KernelClass,
+    /// Which kernels it is one of.
+    pub path: Path,
     /// Blocks along x and y.
     pub grid: [u32; 2],
-    /// The arguments, in the order of [`ForwardClass::parameters`].
+    /// The arguments, in the order of the class's parameters.
     pub arguments: Vec<Value>,
 }
 
 impl ForwardPlan {
-    /// Plans a call on the portable kernels; `None` if there is nothing to compute. With a workspace
+    /// Plans a call; `None` if there is nothing to compute. With a workspace
     /// the results of parts of the keys go there, for [`PassPlan::combine`](super::PassPlan::combine).
     ///
     /// # Errors
@@ -49,26 +53,37 @@ impl ForwardPlan {
         let Some(shape) = Shape::new(problem, limits, element, &tensors, split.is_some())? else {
             return Ok(None);
         };
-        let Shape { class, row_tiles, blocks, heads } = shape;
         let parts = split.map_or(1, |workspace| workspace.parts);
-        let counts = Counts { row_tiles, parts, ..Counts::default() };
+        let counts = Counts { row_tiles: shape.row_tiles, parts, ..Counts::default() };
         let values = Values { problem, tensors, counts };
-        let parameters: Vec<Parameter> = class.parameters();
+        let reason = match hopper::class(problem, limits, &values.tensors, &shape.class) {
+            Ok(class) => return Self::hopper(values, class, limits).map(Some),
+            Err(reason) => reason,
+        };
+        let Shape { class, blocks, heads, .. } = shape;
         Ok(Some(ForwardPlan {
-            class,
+            class: class.into(),
+            path: Path::Portable(reason),
             grid: [blocks, heads * parts],
-            arguments: parameters.into_iter().map(|parameter| values.of(parameter)).collect(),
+            arguments: class.parameters().into_iter().map(|p| values.of(p)).collect(),
         }))
     }
 
-    /// Threads of a block.
-    pub fn threads(&self) -> u32 {
-        self.class.tile.threads()
-    }
-
-    /// Dynamic shared memory of a block, in bytes.
-    pub fn shared_bytes(&self) -> u32 {
-        shared_bytes(&self.class)
+    /// Blocks stay and share the units of work.
+    fn hopper(mut values: Values<'_>, class: HopperClass, limits: Limits) -> Result<Self> {
+        let problem = values.problem;
+        let (max_q, _) = problem.max_seqlens();
+        let tiles = max_q.div_ceil(class.attention.tile.rows as usize).max(1);
+        let units = class.units_of_head(tiles).saturating_mul(problem.heads_q());
+        let units = blocks(problem, units)?;
+        values.counts.row_tiles = tiles as u32;
+        values.counts.hopper = Some((class, units));
+        Ok(ForwardPlan {
+            class: class.into(),
+            path: Path::Hopper,
+            grid: [units.min(limits.multiprocessors), 1],
+            arguments: class.parameters().into_iter().map(|p| values.of(p)).collect(),
+        })
     }
 }
 

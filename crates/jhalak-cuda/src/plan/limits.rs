@@ -3,6 +3,7 @@
 use jhalak_problem::{DType, Error, Problem, Result};
 use jhalak_ptx::Target;
 
+use super::path::Reason;
 use crate::driver::Properties;
 use crate::kernels::Element;
 
@@ -23,20 +24,25 @@ pub struct Limits {
     pub shared_bytes: u32,
     /// Multiprocessors, each of which runs a block or more at once.
     pub multiprocessors: u32,
+    /// Whether there are kernels for Hopper; if not, why.
+    pub hopper: Result<(), Reason>,
 }
 
 impl Limits {
-    /// Those of a target's smallest device.
+    /// Those of a target's smallest device. Of [`Target::Sm90a`], that is Hopper, beside the portable
+    /// kernels.
     pub fn of(target: Target) -> Self {
+        let hopper = if target == Target::Sm90a { Ok(()) } else { Err(Reason::Device) };
+        let target = target.min(Target::Sm80);
         let shared_bytes = match target {
             // sm_86 has less than sm_80.
             Target::Sm80 => 99 * 1024,
             other => other.max_shared_bytes(),
         };
-        Limits { target, shared_bytes, multiprocessors: 16 }
+        Limits { target, shared_bytes, multiprocessors: 16, hopper }
     }
 
-    /// Those of the portable kernels on a device with these properties.
+    /// Those of a device with these properties.
     ///
     /// # Errors
     /// [`Error::Environment`] for a device older than sm_75.
@@ -53,7 +59,13 @@ impl Limits {
             _ => Target::Sm80,
         };
         let shared_bytes = properties.shared_memory_per_block.min(target.max_shared_bytes());
-        Ok(Limits { target, shared_bytes, multiprocessors: properties.multiprocessors })
+        let hopper = if (major, minor) == (9, 0) { Ok(()) } else { Err(Reason::Device) };
+        Ok(Limits { target, shared_bytes, multiprocessors: properties.multiprocessors, hopper })
+    }
+
+    /// The same for the portable kernels alone.
+    pub fn portable(self) -> Self {
+        Limits { hopper: Err(Reason::Asked), ..self }
     }
 
     /// The element of a call, if kernels can run it.

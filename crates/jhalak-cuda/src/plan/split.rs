@@ -4,11 +4,12 @@
 use jhalak_problem::{Problem, Result};
 
 use super::forward::{ForwardPlan, Shape};
+use super::hopper;
 use super::limits::Limits;
 use super::place::Place;
 use super::tensors::Tensors;
 use crate::kernels::portable::shared_bytes;
-use crate::kernels::{Axis, Tensor};
+use crate::kernels::{Axis, ForwardClass, Tensor};
 
 /// The axes of results of parts.
 pub(super) const PARTS: &[Axis] = &[Axis::Part, Axis::Batch, Axis::Row, Axis::Head, Axis::Column];
@@ -86,6 +87,10 @@ impl ForwardPlan {
         let Some(shape) = Shape::new(problem, limits, element, &tensors, true)? else {
             return Ok(1);
         };
+        let whole = ForwardClass { split: false, ..shape.class };
+        if hopper::class(problem, limits, &tensors, &whole).is_ok() {
+            return Ok(1);
+        }
         let tile = shape.class.tile;
         let per_multiprocessor = (RESIDENT_THREADS / tile.threads())
             .min(limits.shared_bytes / shared_bytes(&shape.class))

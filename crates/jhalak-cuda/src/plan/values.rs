@@ -4,7 +4,9 @@ use std::f32::consts::LOG2_E;
 
 use jhalak_problem::{Dropout, Problem};
 
+use super::boxes::TensorBox;
 use super::tensors::Tensors;
+use crate::kernels::hopper::HopperClass;
 use crate::kernels::{Axis, Parameter, SLACK_LOG2};
 
 /// Bounds are kept this far from the ends of 32 bits: further than any two positions are apart.
@@ -21,6 +23,8 @@ pub enum Value {
     U64(u64),
     /// A float.
     F32(f32),
+    /// What the copy engine must know of a tensor.
+    Map(TensorBox),
 }
 
 /// What a call says about each parameter.
@@ -39,6 +43,8 @@ pub(super) struct Counts {
     pub(super) parts: u32,
     /// Tiles of queries of a head.
     pub(super) query_tiles: u32,
+    /// The kernel, if it is one for Hopper, and the units of its work.
+    pub(super) hopper: Option<(HopperClass, u32)>,
 }
 
 impl Values<'_> {
@@ -51,6 +57,11 @@ impl Values<'_> {
             Parameter::Stride(tensor, axis) => {
                 Value::U64(self.tensors.stride(tensor, axis).cast_unsigned())
             }
+            Parameter::Map(tensor) => {
+                let (class, _) = self.counts.hopper.expect("only kernels for Hopper have maps");
+                Value::Map(self.tensors.boxes(tensor, class.box_rows(tensor)))
+            }
+            Parameter::Units => Value::U32(self.counts.hopper.map_or(0, |(_, units)| units)),
             Parameter::RowsQ => Value::U32(rows(inputs.q.shape())),
             Parameter::RowsK => Value::U32(rows(inputs.k.shape())),
             Parameter::Batch => Value::U32(problem.batch() as u32),

@@ -3,9 +3,9 @@
 use jhalak_cases::attended::Attended;
 use jhalak_cases::case::{Case, Tensors};
 use jhalak_cuda::kernels::KernelClass;
-use jhalak_cuda::plan::{ForwardPlan, Limits, PassPlan, SplitWorkspace, Value};
+use jhalak_cuda::plan::{ForwardPlan, Limits, PassPlan, Path, SplitWorkspace, Value};
 use jhalak_problem::{Device, Forward, Problem};
-use jhalak_ptx::emulator::{Launch, Memory};
+use jhalak_ptx::emulator::{Argument, Launch, Memory};
 
 /// Where the emulator's tensors are said to be: a device that the host does not read.
 const DEVICE: Device = Device::Cuda(0);
@@ -18,6 +18,26 @@ pub fn check_parts(case: &Case, limits: Limits, parts: u32) -> Result<(), String
     let (q, k, v) = (tensors.q.view(), tensors.k.view(), tensors.v.view());
     let problem = Problem::new(&case.attention(&tensors), q, k, v).unwrap();
     forward_parts(case, &tensors, limits, parts)?.judge(&problem)
+}
+
+/// The kernels that run a case.
+pub fn path(case: &Case, limits: Limits) -> Path {
+    let tensors = case.tensors();
+    let mut at = 0;
+    let views = tensors.views_on(DEVICE, |_| {
+        at += 1 << 40;
+        at
+    });
+    let attention = case.options(&views);
+    let problem = Problem::new(&attention, views.q, views.k, views.v).unwrap();
+    let attended = &mut Attended::poisoned(&problem, &case.layouts[3]);
+    let [out_at, lse_at] = [1 << 56, 1 << 57];
+    // SAFETY: the host writes nothing to another device's memory.
+    let outputs = unsafe {
+        (attended.out.view_mut_at(out_at, DEVICE), attended.lse.view_mut_at(lse_at, DEVICE))
+    };
+    let call = Forward::new(&problem, outputs.0, outputs.1).unwrap();
+    ForwardPlan::new(&call, limits, None).unwrap().expect("there is work").path
 }
 
 /// Runs a case and judges it.
@@ -62,7 +82,7 @@ pub fn forward_parts(
         launch(&class, grid, arguments, case.seed, &mut memory)
     };
     if let Some(plan) = ForwardPlan::new(&call, limits, split.as_ref()).unwrap() {
-        run(plan.class.into(), plan.grid, &plan.arguments)?;
+        run(plan.class, plan.grid, &plan.arguments)?;
     }
     let merge = split.map(|split| PassPlan::combine(&call, limits, &split).unwrap());
     if let Some(plan) = merge.flatten() {
@@ -94,6 +114,10 @@ fn launch(
             Value::U32(value) => launch.arg(value),
             Value::U64(value) => launch.arg(value),
             Value::F32(value) => launch.arg(value),
+            Value::Map(tensor) => {
+                let (spec, base) = (tensor.spec(), tensor.address());
+                launch.arg(Argument::Tensor { spec, base })
+            }
         };
     }
     launch.run(memory).map(|_| ()).map_err(|report| format!("{report}\n{class:?}"))
