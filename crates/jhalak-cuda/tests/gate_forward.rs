@@ -43,7 +43,7 @@ fn assembled(
     let call = Forward::new(&problem, out, lse).unwrap();
     let plan = ForwardPlan::new(&call, limits, split.as_ref());
     let plan = plan.unwrap().expect("there is work");
-    let module = portable::forward(&plan.class).unwrap();
+    let module = plan.class.module().unwrap();
     let assembled = gate.assemble(&module.text(), architecture).unwrap();
     assembled.assert_no_advisory();
     assembled.kernel(portable::FORWARD).clone()
@@ -109,7 +109,7 @@ fn forward_kernels_with_any_options_assemble() {
             let Some(plan) = ForwardPlan::new(&call, Limits::of(target), None).unwrap() else {
                 continue;
             };
-            let text = portable::forward(&plan.class).unwrap().text();
+            let text = plan.class.module().unwrap().text();
             gate.assemble(&text, architecture).unwrap().assert_no_advisory();
         }
     }

@@ -20,6 +20,8 @@ pub struct Request {
     pub window: Option<i64>,
     /// Kernels of Turing instead of the GPU's own.
     pub turing: bool,
+    /// The portable kernels alone.
+    pub portable: bool,
     /// How long calls are repeated.
     pub ms: f64,
 }
@@ -49,6 +51,7 @@ impl Request {
             causal: fields["causal"] == true,
             window: fields["window"].as_i64(),
             turing: fields["target"] == "sm_75",
+            portable: fields["path"] == "portable",
             ms: fields["ms"].as_f64().unwrap_or(60.0),
         })
     }
