@@ -1,6 +1,6 @@
 """Times jhalak beside PyTorch's flash kernel (FlashAttention-2) on one NVIDIA GPU, in one run.
 
-    python3 run.py WORKER OUT.json [--passes forward,backward] [--turns 3] [--ms 40]
+    python3 run.py WORKER OUT.json [--passes forward,backward] [--path portable] [--turns 3] [--ms 40]
 
 WORKER is the program that `cargo build --release -p jhalak-cuda --example gpu_worker` makes. Each
 case is timed in turns: PyTorch, jhalak, PyTorch, jhalak, ..., medians of the turns. Both write 256 MB
@@ -80,7 +80,7 @@ def rate(case: dict, ms: float) -> float:
     return flops / ms / 1e9
 
 
-def grid(worker: Worker, passes: list[str], turns: int, ms: float):
+def grid(worker: Worker, passes: list[str], path: str | None, turns: int, ms: float):
     """The grid of cases, jhalak beside PyTorch."""
     for pass_name in passes:
         for dim in (128, 64, 256):
@@ -100,13 +100,15 @@ def grid(worker: Worker, passes: list[str], turns: int, ms: float):
                     for _ in range(turns):
                         theirs.append(do_bench(call, warmup=5, rep=ms, return_mode="median"))
                         torch.cuda.synchronize()
-                        ours.append(worker.ask(what="time", ms=ms, **case)["ms"])
+                        answer = worker.ask(what="time", ms=ms, path=path, **case)
+                        ours.append(answer["ms"])
                     del call
                     fa2, jhalak = (rate(case, statistics.median(x)) for x in (theirs, ours))
                     yield case | {
                         "fa2": round(fa2, 1),
                         "jhalak": round(jhalak, 1),
                         "ratio": round(jhalak / fa2, 3),
+                        "path": answer.get("path", "portable"),
                     }
 
 
@@ -169,6 +171,7 @@ def main() -> None:
     parser.add_argument("worker")
     parser.add_argument("out")
     parser.add_argument("--passes", default="forward,backward")
+    parser.add_argument("--path", choices=["portable"], help="the portable kernels alone")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--ms", type=float, default=40)
     arguments = parser.parse_args()
@@ -182,7 +185,7 @@ def main() -> None:
         "grid": [],
         "others": [],
     }
-    for row in grid(worker, passes, arguments.turns, arguments.ms):
+    for row in grid(worker, passes, arguments.path, arguments.turns, arguments.ms):
         results["grid"].append(row)
         print(json.dumps(row), flush=True)
         save(arguments.out, results)

@@ -8,7 +8,8 @@ use crate::driver::{Arguments, Context, Driver, Function, Launch, ModuleCache, S
 use crate::error::{Error, Result};
 use crate::kernels::KernelClass;
 use crate::plan::{
-    BackwardPlan, BackwardWorkspace, DqSum, ForwardPlan, Limits, PassPlan, SplitWorkspace, Value,
+    BackwardPlan, BackwardWorkspace, DqSum, ForwardPlan, Limits, PassPlan, Path, SplitWorkspace,
+    Value,
 };
 
 /// The compiler's usual level.
@@ -57,6 +58,14 @@ impl Engine {
     /// What kernels are made for.
     pub fn limits(&self) -> Limits {
         self.limits
+    }
+
+    /// Which kernels run a call; `None` if there is nothing to compute.
+    ///
+    /// # Errors
+    /// What kernels or the GPU cannot do.
+    pub fn path(&self, call: &Forward<'_>) -> Result<Option<Path>> {
+        Ok(ForwardPlan::new(call, self.limits, None)?.map(|plan| plan.path))
     }
 
     /// Device memory that [`forward`](Self::forward) needs for a problem, in bytes: 0, unless queries

@@ -23,6 +23,8 @@ pub struct Request {
     pub deterministic: bool,
     /// Kernels of Turing instead of the GPU's own.
     pub turing: bool,
+    /// The portable kernels alone.
+    pub portable: bool,
     /// How long calls are repeated.
     pub ms: f64,
 }
@@ -54,6 +56,7 @@ impl Request {
             window: fields["window"].as_i64(),
             deterministic: fields["deterministic"] == true,
             turing: fields["target"] == "sm_75",
+            portable: fields["path"] == "portable",
             ms: fields["ms"].as_f64().unwrap_or(60.0),
         })
     }

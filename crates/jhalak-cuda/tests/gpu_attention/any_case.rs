@@ -75,3 +75,16 @@ fn any_deterministic_case_is_right() {
     };
     run(Target::Sm80, &any_case(DTYPES, 400).prop_map(deterministic), 30);
 }
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn any_case_on_hopper_is_right() {
+    run(Target::Sm90a, &any_case(&[DType::F16, DType::BF16], 600).prop_map(contiguous), 40);
+    run(Target::Sm90a, &any_case(&[DType::F16, DType::BF16], 1200).prop_map(plain), 40);
+}
+
+/// What the kernels for Hopper cover.
+fn plain(case: Case) -> Case {
+    let (bias, mask, dropout) = (None, None, None);
+    usual(Case { bias, mask, dropout, ..case })
+}

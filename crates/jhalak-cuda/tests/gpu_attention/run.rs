@@ -15,13 +15,17 @@ use crate::memory::Memory;
 
 const DEVICE: Device = Device::Cuda(0);
 
-/// The first GPU, with the kernels of an architecture. Kernels are shared by all tests.
+/// The first GPU, with the kernels of an architecture: of Hopper where they cover the call. Kernels are shared by all tests.
 pub fn engine(target: Target) -> Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     let engine = ENGINE.get_or_init(|| Engine::new(0).unwrap()).clone();
     match target {
         Target::Sm75 => engine.with_limits(Limits::of(target)),
-        _ => engine,
+        Target::Sm90a => engine,
+        _ => {
+            let portable = engine.limits().portable();
+            engine.with_limits(portable)
+        }
     }
 }
 

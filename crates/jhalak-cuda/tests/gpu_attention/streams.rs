@@ -32,10 +32,13 @@ fn threads_with_streams_of_their_own_do_not_meet() {
 fn forward_bits_are_the_same_every_time() {
     let case = Case { dtype: DType::BF16, causal: true, ..Case::dense(2, 700, 900, 4, 128) };
     let tensors = case.tensors();
-    let first = forward(&engine(Target::Sm80), &case, &tensors).unwrap();
-    for _ in 0..50 {
-        let again = forward(&engine(Target::Sm80), &case, &tensors).unwrap();
-        assert!(again.out.bytes() == first.out.bytes() && again.lse.bytes() == first.lse.bytes());
+    for target in [Target::Sm80, Target::Sm90a] {
+        let first = forward(&engine(target), &case, &tensors).unwrap();
+        for _ in 0..50 {
+            let again = forward(&engine(target), &case, &tensors).unwrap();
+            assert!(again.out.bytes() == first.out.bytes());
+            assert!(again.lse.bytes() == first.lse.bytes());
+        }
     }
 }
 
