@@ -7,6 +7,7 @@ from jhalak._results import Gradients
 from jhalak.torch import _direct, _kernels, _ops
 from jhalak.torch._kernels import NO_TENSORS  # noqa: F401 - for jhalak.attention
 
+_LARGEST_SEED = 2**63 - 1
 # The order in which options travel: tensors, then scalars.
 _TENSORS = (
     "bias",
@@ -52,7 +53,8 @@ def attend(q, k, v, tensors, scalars, seed, offset, out_dtype):
 
 def draw_seed():
     """Seed and offset from torch's generator: int64 [2] on the host."""
-    return torch.empty(2, dtype=torch.int64).random_()
+    # Not random_(): torch.compile traces only what works out of place.
+    return torch.randint(_LARGEST_SEED, (2,), dtype=torch.int64, device="cpu")
 
 
 def attention_backward(dout, q, k, v, out, lse, delta, dlse, wanted, accumulate, o):
