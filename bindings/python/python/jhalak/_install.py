@@ -20,7 +20,7 @@ PACKAGE, DISTRIBUTION = "flash_attn", "flash-attn"
 VERSION = f"2.8.3+jhalak{__version__}"
 INSTALLER = "jhalak"
 
-_INIT = '''"""flash-attn's interface, computed by jhalak; `python -m jhalak uninstall-flash-attn` removes it."""
+_INIT = '''"""flash-attn by jhalak; `python -m jhalak uninstall-flash-attn` removes it."""
 
 import pkgutil
 
