@@ -2,14 +2,22 @@
 
 import pytest
 import torch
-from tiny_models import DECODERS, SIZES, agrees_with_eager, decoder, padding, sharpened, tokens
 from transformers import (
     BertConfig,
     BertModel,
-    T5Config,
-    T5ForConditionalGeneration,
     ViTConfig,
     ViTModel,
+)
+
+from tiny_models import (
+    DECODERS,
+    SIZES,
+    agrees_with_eager,
+    decoder,
+    encoder_decoder,
+    padding,
+    sharpened,
+    tokens,
 )
 
 
@@ -40,18 +48,12 @@ def test_bert_agrees_with_padding():
 
 
 def test_t5_agrees_in_its_position_bias_and_cross_attention():
-    model = T5ForConditionalGeneration(
-        T5Config(
-            vocab_size=61, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4,
-            decoder_start_token_id=0,
-        )
-    ).eval()  # fmt: skip
     inputs = {
         "input_ids": tokens(),
         "attention_mask": padding("right"),
         "decoder_input_ids": tokens(2, 10),
     }
-    agrees_with_eager(model, inputs)
+    agrees_with_eager(encoder_decoder(), inputs)
 
 
 def test_vit_agrees():

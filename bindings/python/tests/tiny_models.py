@@ -9,7 +9,6 @@ import copy
 from contextlib import contextmanager
 
 import torch
-from standard import judge
 from torch.overrides import TorchFunctionMode
 from transformers import (
     Gemma2Config,
@@ -20,9 +19,12 @@ from transformers import (
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    T5Config,
+    T5ForConditionalGeneration,
 )
 
 import jhalak.transformers
+from standard import judge
 
 jhalak.transformers.register()
 
@@ -64,6 +66,23 @@ def decoder(name, **options):
     """A language model of this family."""
     model_class, config_class, own = DECODERS[name]
     return sharpened(model_class(config_class(**SIZES, **DECODER, **own, **options)))
+
+
+def encoder_decoder():
+    """T5, whose output weights are not the embedding's: that would repeat one token for ever."""
+    config = T5Config(
+        vocab_size=VOCABULARY,
+        d_model=32,
+        d_kv=8,
+        d_ff=48,
+        num_layers=2,
+        num_heads=4,
+        decoder_start_token_id=0,
+        eos_token_id=None,
+    )
+    model = T5ForConditionalGeneration(config)
+    model.lm_head.weight = torch.nn.Parameter(torch.randn(VOCABULARY, 32))
+    return model.eval()
 
 
 def sharpened(model):
@@ -127,7 +146,7 @@ def outputs(model, implementation, inputs, real=None):
     out = result.logits if "logits" in result else result.last_hidden_state
     out = out if real is None else out[real]
     weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(5), dtype=out.dtype)
-    (out * weights).mean().backward()
+    (out * weights).sum().backward()
     gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
     return {"out": out.detach()} | {n: grad.clone() for n, grad in gradients.items()}
 
