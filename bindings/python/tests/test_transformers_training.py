@@ -1,4 +1,4 @@
-"""Training with transformers: dropout, activation checkpointing, and a loss curve on a real text."""
+"""Training with transformers: dropout, activation checkpointing, a loss curve on a real text."""
 
 from pathlib import Path
 
