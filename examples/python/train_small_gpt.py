@@ -1,6 +1,6 @@
 """Trains a small GPT on a context of 32,768 tokens, on a CPU, in memory that grows linearly.
 
-    pip install jhalak torch
+    pip install ../../bindings/python torch
     python train_small_gpt.py [--tokens 32768] [--steps 1] [--attention jhalak|standard]
 
 Two layers, four heads of 32, bytes as tokens, positions by ALiBi. The text is the manual that comes

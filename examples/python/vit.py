@@ -1,6 +1,6 @@
 """Looks at a large image with a vision transformer: attention over all patches, no windows.
 
-    pip install jhalak torch transformers
+    pip install ../../bindings/python torch transformers
     python vit.py [--size 768]
 
 ViT-Tiny's sizes with random weights, patches of 16 × 16. Each attention runs once: eager writes
