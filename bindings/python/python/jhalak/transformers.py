@@ -52,7 +52,10 @@ def attention_forward(
     The mask is that of `sdpa_mask`: bool, or None where `is_causal` says all. Windows are in the
     mask.
     """
-    del kwargs
+    if kwargs.get("output_attentions"):
+        _warn_once(
+            "jhalak never has the attention weights as a whole: output_attentions gives none"
+        )
     if query.shape[0] != key.shape[0]:
         # Learned queries are the same for the whole batch.
         query = query.expand(key.shape[0], -1, -1, -1)
@@ -72,8 +75,8 @@ def attention_forward(
         value.transpose(1, 2),
         scale=scaling,
         causal=causal,
-        # Without a mask, transformers' causal is from the top left: a static cache's unused keys lie
-        # behind the queries.
+        # Without a mask, transformers' causal is from the top left: the unused keys of a static
+        # cache lie behind the queries.
         q_start=0 if causal else None,
         softcap=softcap or 0.0,
         bias=bias,
@@ -84,6 +87,12 @@ def attention_forward(
     return out, None
 
 
+def _warn_once(message):
+    from transformers.utils import logging
+
+    logging.get_logger("transformers").warning_once(message)
+
+
 def local_kernels():
     """The value of LOCAL_KERNELS that makes transformers' flash attention jhalak."""
     folder = Path(__file__).parent / "hub_kernel"
@@ -91,7 +100,7 @@ def local_kernels():
 
 
 def use_flash_attention():
-    """Makes `attn_implementation="flash_attention_2"` mean jhalak where flash-attn is not installed.
+    """Makes `attn_implementation="flash_attention_2"` mean jhalak, where flash-attn is missing.
 
     Sets LOCAL_KERNELS for this process, which the package `kernels` reads. Call it before a model
     is made. For other processes: export LOCAL_KERNELS="$(python -m jhalak local-kernels)".
