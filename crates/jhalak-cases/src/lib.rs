@@ -5,4 +5,5 @@ pub mod attended;
 mod bytes;
 pub mod case;
 pub mod gradients;
+pub mod known;
 pub mod strided;

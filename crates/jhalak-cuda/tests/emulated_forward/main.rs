@@ -3,6 +3,7 @@
 mod any_case;
 mod hopper;
 mod hostile;
+mod known;
 mod plain;
 mod run;
 mod split;

@@ -14,10 +14,19 @@ const STEPS: u64 = 1 << 30;
 
 /// Runs a case and judges it, its keys whole or split into parts.
 pub fn check_parts(case: &Case, limits: Limits, parts: u32) -> Result<(), String> {
-    let tensors = case.tensors();
+    judged_parts(case, &case.tensors(), limits, parts)
+}
+
+/// Runs a case on these tensors and judges it, its keys whole or split into parts.
+pub fn judged_parts(
+    case: &Case,
+    tensors: &Tensors,
+    limits: Limits,
+    parts: u32,
+) -> Result<(), String> {
     let (q, k, v) = (tensors.q.view(), tensors.k.view(), tensors.v.view());
-    let problem = Problem::new(&case.attention(&tensors), q, k, v).unwrap();
-    forward_parts(case, &tensors, limits, parts)?.judge(&problem)
+    let problem = Problem::new(&case.attention(tensors), q, k, v).unwrap();
+    forward_parts(case, tensors, limits, parts)?.judge(&problem)
 }
 
 /// The kernels that run a case.
@@ -47,9 +56,7 @@ pub fn check(case: &Case, limits: Limits) -> Result<(), String> {
 
 /// Runs a case on these tensors and judges it.
 pub fn judged(case: &Case, tensors: &Tensors, limits: Limits) -> Result<(), String> {
-    let (q, k, v) = (tensors.q.view(), tensors.k.view(), tensors.v.view());
-    let problem = Problem::new(&case.attention(tensors), q, k, v).unwrap();
-    forward(case, tensors, limits)?.judge(&problem)
+    judged_parts(case, tensors, limits, 1)
 }
 
 /// Runs a case in the emulator.

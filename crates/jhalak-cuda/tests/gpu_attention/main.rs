@@ -2,6 +2,7 @@
 
 mod any_case;
 mod graph;
+mod known;
 mod memory;
 mod run;
 mod split;

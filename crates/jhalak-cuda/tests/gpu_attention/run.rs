@@ -31,16 +31,25 @@ pub fn engine(target: Target) -> Engine {
 
 /// Runs a case forward and, with its result, backward, and judges both.
 pub fn check(case: &Case, ask: &Ask, target: Target) -> Result<(), String> {
-    let tensors = case.tensors();
+    check_tensors(case, &case.tensors(), ask, target)
+}
+
+/// Runs a case on these tensors forward and, with its result, backward, and judges both.
+pub fn check_tensors(
+    case: &Case,
+    tensors: &Tensors,
+    ask: &Ask,
+    target: Target,
+) -> Result<(), String> {
     let (q, k, v) = (tensors.q.view(), tensors.k.view(), tensors.v.view());
-    let problem = Problem::new(&case.attention(&tensors), q, k, v).unwrap();
+    let problem = Problem::new(&case.attention(tensors), q, k, v).unwrap();
     let engine = engine(target);
-    let attended = forward(&engine, case, &tensors)?;
+    let attended = forward(&engine, case, tensors)?;
     attended.judge(&problem)?;
     let (dout, dlse) = ask.upstream(&problem, case.seed);
-    let gradients = backward(&engine, case, &tensors, &attended, ask, (&dout, dlse.as_ref()))?;
+    let gradients = backward(&engine, case, tensors, &attended, ask, (&dout, dlse.as_ref()))?;
     let dlse = dlse.as_ref().map(Strided::values);
-    gradients.judge(&problem, &tensors, &dout.values(), dlse.as_deref())
+    gradients.judge(&problem, tensors, &dout.values(), dlse.as_deref())
 }
 
 /// Runs a case forward.
