@@ -2,9 +2,10 @@
 
 use HopperOrder::{Every, First};
 use HopperSoftmax::{Assumed, Followed};
+use HopperStaging::{Queries, Values};
 
 use crate::kernels::Tile;
-use crate::kernels::hopper::{HopperOrder, HopperSoftmax, HopperTuning};
+use crate::kernels::hopper::{HopperOrder, HopperSoftmax, HopperStaging, HopperTuning};
 
 /// A tuned kernel.
 struct Tuned {
@@ -35,11 +36,11 @@ const TABLE: [Tuned; 6] = [
     // 531 608 651 678 697 711, causal 356 452 560 633 671 693. Without an assumed maximum
     // 537 594 618 636 639 646. 192 × 80: 442 553 645 654 685 706.
     tuned([128, 128], None, ANY, [128, 128], [2, 3, 2], Assumed, First),
-    // Not measured. Two slots of Q do not fit.
+    // Not measured. Two tiles of Q do not fit.
     tuned([192, 128], None, ANY, [128, 128], [2, 2, 1], Assumed, First),
     tuned([192, 192], None, ANY, [128, 112], [2, 2, 1], Assumed, First),
-    // 538 623 679 708 740 753, causal 353 455 567 639 697 719, with results staged in V's tiles;
-    // staged elsewhere 493 599 664 705 730 750. 64 keys: 3 to 7 % slower for causal from 4k on.
+    // 538 623 679 708 740 753, causal 353 455 567 639 697 719, with results that wait in
+    // tiles of V; stored from registers 493 599 664 705 730 750. 64 keys: 3 to 7 % slower for causal from 4k on.
     tuned([256, 256], None, ANY, [128, 80], [2, 2, 1], Assumed, First),
 ];
 
@@ -67,5 +68,6 @@ pub(super) fn hopper(dims: [u32; 2], causal: bool, keys: usize) -> (Tile, Hopper
     let [rows, keys] = row.tile;
     let tile = Tile { rows, keys, warps: 4 * (rows / 64 + 1) };
     let Tuned { stages, softmax, order, .. } = *row;
-    (tile, HopperTuning { stages, softmax, order })
+    let staging = if stages[2] > 1 { Queries } else { Values };
+    (tile, HopperTuning { stages, softmax, order, staging })
 }

@@ -25,6 +25,15 @@ pub enum HopperSoftmax {
     Assumed,
 }
 
+/// Where results wait to be copied to out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HopperStaging {
+    /// Where Q was, while the next tile's Q comes to another slot.
+    Queries,
+    /// Where V was, so that the next Q can come to the only slot at once.
+    Values,
+}
+
 /// How the pipeline of a kernel is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HopperTuning {
@@ -34,6 +43,8 @@ pub struct HopperTuning {
     pub softmax: HopperSoftmax,
     /// The order of products.
     pub order: HopperOrder,
+    /// Where results wait.
+    pub staging: HopperStaging,
 }
 
 /// The class of a forward kernel for Hopper.
@@ -73,6 +84,11 @@ impl HopperClass {
             _ if self.attention.lengths.packed => Leave::Rows,
             _ => Leave::Copied,
         }
+    }
+
+    /// Whether results wait in tiles of V.
+    pub(super) fn stages_in_values(&self) -> bool {
+        self.leave() != Leave::Floats && self.tuning.staging == HopperStaging::Values
     }
 
     /// Whether tiles of V may hold rows that do not belong to the sequence.
