@@ -35,8 +35,8 @@ pub(super) struct Values<'a> {
     pub(super) row_tiles: u32,
     /// Parts of the keys.
     pub(super) parts: u32,
-    /// The kernel, if it is one for Hopper, and the units of its work.
-    pub(super) hopper: Option<(HopperClass, u32)>,
+    /// The kernel, if it is one for Hopper, its units of work, and the heads whose units are pairs.
+    pub(super) hopper: Option<(HopperClass, [u32; 2])>,
 }
 
 impl Values<'_> {
@@ -53,7 +53,8 @@ impl Values<'_> {
                 let (class, _) = self.hopper.expect("only kernels for Hopper have maps");
                 Value::Map(self.tensors.boxes(tensor, class.box_rows(tensor)))
             }
-            Parameter::Units => Value::U32(self.hopper.map_or(0, |(_, units)| units)),
+            Parameter::Units => Value::U32(self.hopper.map_or(0, |(_, [units, _])| units)),
+            Parameter::PairedHeads => Value::U32(self.hopper.map_or(0, |(_, [_, paired])| paired)),
             Parameter::RowsQ => Value::U32(rows(inputs.q.shape())),
             Parameter::RowsK => Value::U32(rows(inputs.k.shape())),
             Parameter::Batch => Value::U32(problem.batch() as u32),

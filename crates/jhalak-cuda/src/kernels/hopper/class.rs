@@ -5,6 +5,10 @@ use super::super::element::Element;
 use super::super::parameters::{Parameter, Tensor};
 use super::memory;
 
+/// The last rounds of pairs, of all blocks, that are tiles instead: the fewest, as heads whose tiles
+/// are in use together should fit the second cache.
+const ROUNDS_OF_TILES: usize = 1;
+
 /// Whose turn it is to issue products, so that one warpgroup's run while another one is busy with
 /// its softmax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -103,13 +107,23 @@ impl HopperClass {
             list.push(Tensor::Out);
         }
         let maps = list.into_iter().map(Parameter::Map);
-        let counts = [Parameter::HeadsQ, Parameter::Units];
+        let mut counts = vec![Parameter::HeadsQ, Parameter::Units];
+        if self.attention.bounds.upper {
+            counts.push(Parameter::PairedHeads);
+        }
         maps.chain(counts).chain(self.attention.parameters()).collect()
     }
 
-    /// Units of work of a head with so many tiles of rows.
-    pub fn units_of_head(&self, tiles: usize) -> usize {
-        if self.attention.bounds.upper { tiles.div_ceil(2) } else { tiles }
+    /// How many units of work there are, and how many heads' units are pairs of tiles, for so many
+    /// heads with so many tiles of rows each, on so many blocks.
+    pub fn units(&self, heads: usize, tiles: usize, blocks: usize) -> [usize; 2] {
+        if !self.attention.bounds.upper {
+            return [heads.saturating_mul(tiles), 0];
+        }
+        let pairs = tiles.div_ceil(2);
+        let rounds = (heads.saturating_mul(pairs) / blocks).saturating_sub(ROUNDS_OF_TILES);
+        let paired = rounds * blocks / pairs;
+        [paired * pairs + (heads - paired).saturating_mul(tiles), paired]
     }
 
     /// Rows of the box in which a tensor is copied.
