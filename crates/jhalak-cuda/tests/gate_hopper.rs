@@ -1,9 +1,15 @@
 //! The kernels for Hopper assemble, keep their registers, and are not serialised.
 
+#[path = "common/covered.rs"]
+mod covered;
+
+use covered::covered;
 use jhalak_cuda::plan::{ForwardPlan, Limits, Path};
 use jhalak_gate::{Gate, Kernel};
 use jhalak_problem::{Attention, DType, Device, Forward, Problem, TensorView, TensorViewMut};
 use jhalak_ptx::Target;
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
 
 fn contiguous(shape: &[usize]) -> Vec<isize> {
     (0..shape.len()).map(|d| shape[d + 1..].iter().product::<usize>() as isize).collect()
@@ -40,7 +46,7 @@ fn assembled(attention: &Attention<'_>, dtype: DType, keys: usize, dims: [usize;
 #[test]
 fn tuned_kernels_do_not_spill() {
     for dims in [[128, 128], [64, 64], [256, 256], [192, 128], [192, 192], [96, 96], [64, 128]] {
-        for keys in [1024, 8192] {
+        for keys in [512, 8192] {
             for attention in [Attention::new(), Attention::new().causal()] {
                 for dtype in [DType::BF16, DType::F16] {
                     let kernel = assembled(&attention, dtype, keys, dims);
@@ -48,5 +54,32 @@ fn tuned_kernels_do_not_spill() {
                 }
             }
         }
+    }
+}
+
+/// Options and lengths as the emulator's tests draw them, always the same ones.
+#[test]
+fn kernels_with_any_options_are_not_serialised() {
+    let gate = Gate::new().unwrap();
+    let mut runner = TestRunner::deterministic();
+    let cases = covered(300);
+    for _ in 0..40 {
+        let case = cases.new_tree(&mut runner).unwrap().current();
+        let tensors = case.tensors();
+        let views = tensors.views_on(Device::Cuda(0), |_| 1 << 20);
+        let problem = Problem::new(&case.options(&views), views.q, views.k, views.v).unwrap();
+        let out = view_mut(problem.out_dtype(), &problem.out_shape(), 1);
+        let lse = view_mut(problem.lse_dtype(), &problem.lse_shape(), 2);
+        let call = Forward::new(&problem, out, lse).unwrap();
+        let plan = ForwardPlan::new(&call, Limits::of(Target::Sm90a), None).unwrap().unwrap();
+        let text = plan.class.module().unwrap().text();
+        let assembled = gate.assemble(&text, "sm_90a").unwrap();
+        assembled.assert_no_advisory();
+        println!(
+            "{} {} {}",
+            assembled.kernel(plan.class.name()).spill_stores,
+            case.head_dim,
+            case.head_dim_v
+        );
     }
 }

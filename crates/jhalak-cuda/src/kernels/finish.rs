@@ -25,9 +25,13 @@ pub(crate) fn finish_row(
     // 0 as long as everything is finite.
     let probe = k.mul_f32(normaliser.lse, 0.0);
     let probe = k.selp_f32(0.0, probe, nothing);
+    // Without lists of lengths all rows that are stored are used.
+    let lengths = context.class.lengths;
     for &result in results {
-        let value = k.mul_f32(result, normaliser.factor);
-        k.selp_f32_to(result, value, 0.0, used);
+        k.mul_f32_to(result, result, normaliser.factor);
+        if lengths.packed || lengths.used_q {
+            k.selp_f32_to(result, result, 0.0, used);
+        }
         k.fma_f32_to(probe, result, 0.0, probe);
     }
     let probe = over_quad(k, probe, |k, a, b| k.add_f32(a, b));

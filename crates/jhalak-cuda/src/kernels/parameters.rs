@@ -100,6 +100,8 @@ pub enum Parameter {
     HeadsQ,
     /// Units of work of all sequences and heads.
     Units,
+    /// Heads, of all sequences, whose units of work are pairs of tiles.
+    PairedHeads,
     /// Query heads of a key head.
     Group,
     /// 1 where the last query sits on the last key, 0 where positions are given.

@@ -74,14 +74,17 @@ impl ForwardPlan {
         let problem = values.problem;
         let (max_q, _) = problem.max_seqlens();
         let tiles = max_q.div_ceil(class.attention.tile.rows as usize).max(1);
-        let units = class.units_of_head(tiles).saturating_mul(problem.heads_q());
-        let units = blocks(problem, units)?;
+        // There are no more units than tiles, whose number fits.
+        blocks(problem, tiles.saturating_mul(problem.heads_q()))?;
+        let sequences = problem.batch() + usize::from(problem.is_packed());
+        let (heads, most) = (sequences * problem.heads_q(), limits.multiprocessors);
+        let [units, paired] = class.units(heads, tiles, most as usize).map(|count| count as u32);
         values.counts.row_tiles = tiles as u32;
-        values.counts.hopper = Some((class, units));
+        values.counts.hopper = Some((class, [units, paired]));
         Ok(ForwardPlan {
             class: class.into(),
             path: Path::Hopper,
-            grid: [units.min(limits.multiprocessors), 1],
+            grid: [units.min(most), 1],
             arguments: class.parameters().into_iter().map(|p| values.of(p)).collect(),
         })
     }

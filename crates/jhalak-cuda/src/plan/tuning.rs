@@ -2,9 +2,10 @@
 
 use HopperOrder::{Every, First};
 use HopperSoftmax::{Assumed, Followed};
+use HopperStaging::{Queries, Values};
 
 use crate::kernels::Tile;
-use crate::kernels::hopper::{HopperOrder, HopperSoftmax, HopperTuning};
+use crate::kernels::hopper::{HopperOrder, HopperSoftmax, HopperStaging, HopperTuning};
 
 /// A tuned kernel.
 struct Tuned {
@@ -26,7 +27,7 @@ const ANY: usize = usize::MAX;
 
 /// The first row that fits a call is its kernel. Figures are TFLOP/s of bf16 on an H200, of the
 /// prototype from which the row is taken, at 512, 1k, 2k, 4k, 8k, 16k keys where not said otherwise.
-const TABLE: [Tuned; 6] = [
+const TABLE: [Tuned; 7] = [
     // 276 358 425 at 512, 1k, 2k; 192 rows: 235 310 at 512, 1k.
     tuned([64, 64], Some(true), 2048, [128, 128], [2, 3, 2], Assumed, First),
     // 402 430 501 515 544 548, causal 454 507 525 from 4k on. Order of the first block only: 4 to
@@ -35,11 +36,13 @@ const TABLE: [Tuned; 6] = [
     // 531 608 651 678 697 711, causal 356 452 560 633 671 693. Without an assumed maximum
     // 537 594 618 636 639 646. 192 × 80: 442 553 645 654 685 706.
     tuned([128, 128], None, ANY, [128, 128], [2, 3, 2], Assumed, First),
-    // Not measured. Two slots of Q do not fit.
+    // Not measured. Two tiles of Q do not fit.
     tuned([192, 128], None, ANY, [128, 128], [2, 2, 1], Assumed, First),
     tuned([192, 192], None, ANY, [128, 112], [2, 2, 1], Assumed, First),
-    // 538 623 679 708 740 753, causal 353 455 567 639 697 719, with results staged in V's tiles;
-    // staged elsewhere 493 599 664 705 730 750. 64 keys: 3 to 7 % slower for causal from 4k on.
+    // 538 at 512, causal 353; 80 keys: 512, causal 325.
+    tuned([256, 256], None, 512, [128, 64], [2, 3, 1], Assumed, First),
+    // 623 679 708 740 753 from 1k on, causal 455 567 639 697 719, with results that wait in tiles of
+    // V; stored from registers 599 664 705 730 750. 64 keys: causal 3 to 7 % slower from 4k on.
     tuned([256, 256], None, ANY, [128, 80], [2, 2, 1], Assumed, First),
 ];
 
@@ -67,5 +70,6 @@ pub(super) fn hopper(dims: [u32; 2], causal: bool, keys: usize) -> (Tile, Hopper
     let [rows, keys] = row.tile;
     let tile = Tile { rows, keys, warps: 4 * (rows / 64 + 1) };
     let Tuned { stages, softmax, order, .. } = *row;
-    (tile, HopperTuning { stages, softmax, order })
+    let staging = if stages[2] > 1 { Queries } else { Values };
+    (tile, HopperTuning { stages, softmax, order, staging })
 }

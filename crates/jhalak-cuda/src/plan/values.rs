@@ -43,8 +43,8 @@ pub(super) struct Counts {
     pub(super) parts: u32,
     /// Tiles of queries of a head.
     pub(super) query_tiles: u32,
-    /// The kernel, if it is one for Hopper, and the units of its work.
-    pub(super) hopper: Option<(HopperClass, u32)>,
+    /// The kernel, if it is one for Hopper, its units of work, and the heads whose units are pairs.
+    pub(super) hopper: Option<(HopperClass, [u32; 2])>,
 }
 
 impl Values<'_> {
@@ -61,7 +61,10 @@ impl Values<'_> {
                 let (class, _) = self.counts.hopper.expect("only kernels for Hopper have maps");
                 Value::Map(self.tensors.boxes(tensor, class.box_rows(tensor)))
             }
-            Parameter::Units => Value::U32(self.counts.hopper.map_or(0, |(_, units)| units)),
+            Parameter::Units => Value::U32(self.counts.hopper.map_or(0, |(_, [units, _])| units)),
+            Parameter::PairedHeads => {
+                Value::U32(self.counts.hopper.map_or(0, |(_, [_, paired])| paired))
+            }
             Parameter::RowsQ => Value::U32(rows(inputs.q.shape())),
             Parameter::RowsK => Value::U32(rows(inputs.k.shape())),
             Parameter::Batch => Value::U32(problem.batch() as u32),

@@ -1,13 +1,13 @@
 //! The kernels for Hopper: each tile, ragged lengths, every option they cover.
 
-use jhalak_cases::case::{Case, any_case};
-use jhalak_cases::strided::Layout;
+use jhalak_cases::case::Case;
 use jhalak_cuda::plan::{Limits, Path};
 use jhalak_problem::DType;
 use jhalak_ptx::Target;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
+use crate::covered::covered;
 use crate::run::{check, path};
 
 /// So few blocks that each has several tiles.
@@ -73,24 +73,10 @@ fn other_head_dimensions() {
     }
 }
 
-/// What the kernels cover of a case: its bias, mask and dropout are left out, its rows are
-/// contiguous, and there are enough queries.
-fn covered(case: Case) -> Case {
-    let [head_dim, head_dim_v] = [case.head_dim, case.head_dim_v].map(|d| d.next_multiple_of(8));
-    let layouts = std::array::from_fn(|_| Layout::default());
-    let (bias, mask, dropout) = (None, None, None);
-    let mut lengths = case.lengths;
-    let least = if case.packed { 1 } else { lengths.len() };
-    for (queries, keys) in &mut lengths[..least] {
-        (*queries, *keys) = (64 + *queries, 1 + *keys);
-    }
-    Case { head_dim, head_dim_v, layouts, bias, mask, dropout, lengths, ..case }
-}
-
 #[test]
 fn any_covered_case_is_right() {
     let mut runner = TestRunner::deterministic();
-    let cases = any_case(&[DType::F16, DType::BF16], 300).prop_map(covered);
+    let cases = covered(300);
     for _ in 0..60 {
         right(&cases.new_tree(&mut runner).unwrap().current());
     }

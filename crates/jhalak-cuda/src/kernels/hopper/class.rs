@@ -5,6 +5,10 @@ use super::super::element::Element;
 use super::super::parameters::{Parameter, Tensor};
 use super::memory;
 
+/// The last rounds of pairs, of all blocks, that are tiles instead: the fewest, as heads whose tiles
+/// are in use together should fit the second cache.
+const ROUNDS_OF_TILES: usize = 1;
+
 /// Whose turn it is to issue products, so that one warpgroup's run while another one is busy with
 /// its softmax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,6 +29,15 @@ pub enum HopperSoftmax {
     Assumed,
 }
 
+/// Where results wait to be copied to out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HopperStaging {
+    /// Where Q was, while the next tile's Q comes to another slot.
+    Queries,
+    /// Where V was, so that the next Q can come to the only slot at once.
+    Values,
+}
+
 /// How the pipeline of a kernel is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HopperTuning {
@@ -34,6 +47,8 @@ pub struct HopperTuning {
     pub softmax: HopperSoftmax,
     /// The order of products.
     pub order: HopperOrder,
+    /// Where results wait.
+    pub staging: HopperStaging,
 }
 
 /// The class of a forward kernel for Hopper.
@@ -75,6 +90,11 @@ impl HopperClass {
         }
     }
 
+    /// Whether results wait in tiles of V.
+    pub(super) fn stages_in_values(&self) -> bool {
+        self.leave() != Leave::Floats && self.tuning.staging == HopperStaging::Values
+    }
+
     /// Whether tiles of V may hold rows that do not belong to the sequence.
     pub(super) fn clears(&self) -> bool {
         self.attention.lengths.packed || self.attention.lengths.used_k
@@ -87,13 +107,23 @@ impl HopperClass {
             list.push(Tensor::Out);
         }
         let maps = list.into_iter().map(Parameter::Map);
-        let counts = [Parameter::HeadsQ, Parameter::Units];
+        let mut counts = vec![Parameter::HeadsQ, Parameter::Units];
+        if self.attention.bounds.upper {
+            counts.push(Parameter::PairedHeads);
+        }
         maps.chain(counts).chain(self.attention.parameters()).collect()
     }
 
-    /// Units of work of a head with so many tiles of rows.
-    pub fn units_of_head(&self, tiles: usize) -> usize {
-        if self.attention.bounds.upper { tiles.div_ceil(2) } else { tiles }
+    /// How many units of work there are, and how many heads' units are pairs of tiles, for so many
+    /// heads with so many tiles of rows each, on so many blocks.
+    pub fn units(&self, heads: usize, tiles: usize, blocks: usize) -> [usize; 2] {
+        if !self.attention.bounds.upper {
+            return [heads.saturating_mul(tiles), 0];
+        }
+        let pairs = tiles.div_ceil(2);
+        let rounds = (heads.saturating_mul(pairs) / blocks).saturating_sub(ROUNDS_OF_TILES);
+        let paired = rounds * blocks / pairs;
+        [paired * pairs + (heads - paired).saturating_mul(tiles), paired]
     }
 
     /// Rows of the box in which a tensor is copied.

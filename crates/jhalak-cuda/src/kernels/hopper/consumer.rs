@@ -22,7 +22,6 @@ use super::class::HopperSoftmax;
 use super::epilogue;
 use super::forward::Kernel;
 use super::mask;
-use super::memory::tile_bytes;
 use super::order::Turns;
 use super::products::Products;
 use super::ring::{Position, Ring};
@@ -44,7 +43,7 @@ pub(super) struct Consumer<'c> {
     turns: Turns,
     pub(super) q_at: Position,
     k_at: Position,
-    v_at: Position,
+    pub(super) v_at: Position,
 }
 
 /// A tile of rows, as a thread sees it.
@@ -101,9 +100,10 @@ impl Consumer<'_> {
         }
         let any = k.setp_u32(Lt, work.begin, work.end);
         k.if_(any, |k| self.keys(k, work, &tile));
-        let [_, _, q_bytes] = tile_bytes(self.kernel.class);
-        let slot = k.mad_lo_u32(self.q_at.tile, q_bytes, self.kernel.memory.q);
-        epilogue::write(k, self, &tile, slot);
+        if self.kernel.class.stages_in_values() {
+            self.done_with_queries(k);
+        }
+        epilogue::write(k, self, &tile);
     }
 
     /// What is needed of a tile.
@@ -170,6 +170,12 @@ impl Consumer<'_> {
         self.products.values(k, &self.results, weights, self.v_at.tile);
         k.wgmma_wait_group(0);
         self.done_with_values(k);
+    }
+
+    /// All lanes of the warp are done with the tile of Q and its record.
+    pub(super) fn done_with_queries(&self, k: &mut KernelBuilder) {
+        k.bar_warp_sync();
+        self.kernel.memory.q_ring.release(k, self.q_at, self.leader);
     }
 
     /// The blocks before `block`, to `to`.

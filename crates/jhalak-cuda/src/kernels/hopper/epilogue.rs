@@ -6,12 +6,13 @@ use jhalak_ptx::{AsyncMemory, B32, F32, KernelBuilder};
 use super::super::finish::finish_row;
 use super::super::parameters::Tensor;
 use super::super::repair::Repair;
-use super::super::row::TileRows;
+use super::super::row::{Row, TileRows};
 use super::super::softmax::over_quad;
 use super::class::Leave;
 use super::consumer::{Consumer, Tile};
 use super::memory::{PANEL, ROW_BYTES};
 use super::order::{GROUP, READY, READY_THREADS};
+use super::slot::{ROWS, Slot};
 use super::softmax::row_of;
 use super::store;
 
@@ -20,8 +21,8 @@ const LN_2: f32 = std::f32::consts::LN_2;
 const COLUMNS: usize = 16;
 const REGISTERS: usize = 8;
 
-/// Writes lse, and out or, to a slot of Q, what becomes out.
-pub(super) fn write(k: &mut KernelBuilder, consumer: &Consumer<'_>, tile: &Tile<'_>, slot: B32) {
+/// Writes lse, and out or, to shared memory, what becomes out.
+pub(super) fn write(k: &mut KernelBuilder, consumer: &Consumer<'_>, tile: &Tile<'_>) {
     let (context, results) = (&tile.context, &consumer.results);
     let mut broken = k.mov_b32(0);
     for (n, row) in tile.rows.iter().enumerate() {
@@ -34,25 +35,35 @@ pub(super) fn write(k: &mut KernelBuilder, consumer: &Consumer<'_>, tile: &Tile<
         let lanes = k.shl_b32(lanes, n as u32);
         broken = k.or_b32(broken, lanes);
     }
-    let leave = consumer.kernel.class.leave();
-    if leave == Leave::Floats {
+    let kernel = consumer.kernel;
+    if kernel.class.leave() == Leave::Floats {
         store_floats(k, tile, results);
+        repair(k, consumer, tile, broken, &|k, row, _, column, value| {
+            context.store_out(k, row, column, value);
+        });
+        return consumer.done_with_queries(k);
+    }
+    let slot = if kernel.class.stages_in_values() {
+        Slot::when_free(k, kernel, consumer.v_at, consumer.index)
     } else {
         // All warps have read their rows of Q.
         let group = k.add_u32(consumer.index, GROUP);
         k.bar_sync(group, 128);
-        to_slot(k, consumer, slot);
+        Slot::of_queries(k, kernel, consumer.q_at, consumer.index)
+    };
+    to_slot(k, consumer, slot);
+    repair(k, consumer, tile, broken, &|k, _, index, column, value| {
+        store::store_element(k, context, slot, index, column, value);
+    });
+    if kernel.class.stages_in_values() {
+        let place = k.mad_lo_u32(consumer.index, 4, kernel.memory.slots);
+        let in_group = k.mad_lo_u32(consumer.thread.warp, 32, consumer.thread.lane);
+        let one = k.setp_u32(Eq, in_group, 0);
+        k.when(one, |k| k.st(place, slot.rows));
     }
-    repair(k, consumer, tile, slot, broken);
-    if leave == Leave::Floats {
-        // All lanes have read the record of the tile.
-        k.bar_warp_sync();
-        consumer.kernel.memory.q_ring.release(k, consumer.q_at, consumer.leader);
-    } else {
-        k.fence_proxy_async(AsyncMemory::Shared);
-        let ready = k.add_u32(consumer.index, READY);
-        k.bar_arrive(ready, READY_THREADS);
-    }
+    k.fence_proxy_async(AsyncMemory::Shared);
+    let ready = k.add_u32(consumer.index, READY);
+    k.bar_arrive(ready, READY_THREADS);
 }
 
 /// The registers of a thread's row.
@@ -62,37 +73,34 @@ fn row_results(results: &[F32], row: usize) -> Vec<F32> {
 }
 
 /// Rows that are not finite, once more; bits as [`Repair::rows`] takes them.
-fn repair(k: &mut KernelBuilder, consumer: &Consumer<'_>, tile: &Tile<'_>, slot: B32, broken: B32) {
+fn repair(
+    k: &mut KernelBuilder,
+    consumer: &Consumer<'_>,
+    tile: &Tile<'_>,
+    broken: B32,
+    store: &dyn Fn(&mut KernelBuilder, &Row, B32, B32, F32),
+) {
     let context = &tile.context;
     let any = k.setp_u32(Ne, broken, 0);
     k.if_(any, |k| {
         // What is written again is written after the first time.
         k.bar_warp_sync();
         let first_row = k.mul_lo_u32(consumer.thread.warp, 16);
-        let first_row = k.mad_lo_u32(consumer.index, 64, first_row);
+        let first_row = k.mad_lo_u32(consumer.index, ROWS, first_row);
         let tile_rows = TileRows { first: tile.first, head: context.block.head, group: None };
-        let floats = consumer.kernel.class.leave() == Leave::Floats;
-        let store = |k: &mut KernelBuilder, row: &_, index, column, value| {
-            if floats {
-                context.store_out(k, row, column, value);
-            } else {
-                store::store_element(k, context, slot, index, column, value);
-            }
-        };
-        let repair = Repair { context, tile_rows: &tile_rows, part: None, store: &store };
-        repair.rows(k, first_row, broken);
+        Repair { context, tile_rows: &tile_rows, part: None, store }.rows(k, first_row, broken);
     });
 }
 
 /// Rounds results and puts them into the slot, swizzled as the copy engine reads it.
-fn to_slot(k: &mut KernelBuilder, consumer: &Consumer<'_>, slot: B32) {
+fn to_slot(k: &mut KernelBuilder, consumer: &Consumer<'_>, slot: Slot) {
     let class = &consumer.kernel.class.attention;
     let place = swizzled_place(k, consumer, slot);
     for (step, values) in consumer.results.chunks(REGISTERS).enumerate() {
         let column = (step * COLUMNS) as u32;
         let (panel, within) = (column / PANEL, column % PANEL);
         let place = k.xor_b32(place, within * 2);
-        let place = (place, panel * class.tile.rows * ROW_BYTES);
+        let place = (place, panel * slot.panel_bytes);
         let pack =
             |k: &mut KernelBuilder, n: usize| class.out.pack(k, values[2 * n], values[2 * n + 1]);
         if values.len() == REGISTERS {
@@ -107,15 +115,14 @@ fn to_slot(k: &mut KernelBuilder, consumer: &Consumer<'_>, slot: B32) {
 
 /// Where in a panel of the slot this lane's row of 16 × 16 elements begins: lanes 0 to 15 name the
 /// rows' first 16 bytes, the others the next. 16 further columns are at `place ^ 32`, and so on.
-fn swizzled_place(k: &mut KernelBuilder, consumer: &Consumer<'_>, slot: B32) -> B32 {
+fn swizzled_place(k: &mut KernelBuilder, consumer: &Consumer<'_>, slot: Slot) -> B32 {
     let lane = consumer.thread.lane;
     let row = k.and_b32(lane, 15);
     let in_pattern = k.and_b32(lane, 7);
     let chunk = k.shr_u32(lane, 4);
     let chunk = k.xor_b32(chunk, in_pattern);
     let row = k.mad_lo_u32(consumer.thread.warp, 16, row);
-    let row = k.mad_lo_u32(consumer.index, 64, row);
-    let place = k.mad_lo_u32(row, ROW_BYTES, slot);
+    let place = k.mad_lo_u32(row, ROW_BYTES, slot.rows);
     k.mad_lo_u32(chunk, 16, place)
 }
 

@@ -7,7 +7,7 @@
 
 use jhalak_ptx::{B32, KernelBuilder, Swizzle};
 
-use super::class::HopperClass;
+use super::class::{HopperClass, HopperStaging, Leave};
 use super::ring::Ring;
 use super::work::Work;
 
@@ -36,6 +36,9 @@ pub(super) struct Memory {
     pub(super) q_ring: Ring,
     /// At which a tile of V arrives that is cleared before anybody else sees it.
     pub(super) uncleared: B32,
+    /// At which results leave the tiles of V, and where each warpgroup's are.
+    pub(super) left: B32,
+    pub(super) slots: B32,
     /// The work records, one for each slot of Q.
     pub(super) work: B32,
 }
@@ -51,11 +54,15 @@ impl Memory {
         });
         let [k_ring, v_ring, q_ring] =
             std::array::from_fn(|n| Ring::declare(k, ["k", "v", "q"][n], stages[n]));
-        let uncleared = k.static_shared("uncleared", 8, 8);
-        let uncleared = k.shared_address(uncleared);
+        let [uncleared, left] = ["uncleared", "left"].map(|name| {
+            let region = k.static_shared(name, 8, 8);
+            k.shared_address(region)
+        });
+        let slots = k.static_shared("slots", 4 * class.consumers(), 4);
+        let slots = k.shared_address(slots);
         let work = k.static_shared("work", stages[2] * Work::BYTES, 16);
         let work = k.shared_address(work);
-        Memory { k: keys, v, q, k_ring, v_ring, q_ring, uncleared, work }
+        Memory { k: keys, v, q, k_ring, v_ring, q_ring, uncleared, left, slots, work }
     }
 
     /// Makes all barriers. For one thread; the others wait at a barrier of the block.
@@ -63,8 +70,15 @@ impl Memory {
         let consumers = class.consumers();
         self.k_ring.init(k, 4 * consumers);
         self.v_ring.init(k, 4 * consumers);
-        let leaves = if class.leave() == super::class::Leave::Floats { 4 } else { 1 };
-        self.q_ring.init(k, leaves * consumers);
+        // Who is done with a tile of Q last: warps of consumers, or those that store.
+        let (warps, stores) = (4 * consumers, consumers);
+        let arrivals = match (class.leave(), class.tuning.staging) {
+            (Leave::Floats, _) => warps,
+            (_, HopperStaging::Queries) => stores,
+            (_, HopperStaging::Values) => warps + stores,
+        };
+        self.q_ring.init(k, arrivals);
+        k.mbarrier_init(self.left, stores);
         if class.clears() {
             k.mbarrier_init(self.uncleared, 1);
         }

@@ -18,9 +18,10 @@ mod producer;
 mod products;
 mod ring;
 mod schedule;
+mod slot;
 mod softmax;
 mod store;
 mod work;
 
-pub use class::{HopperClass, HopperOrder, HopperSoftmax, HopperTuning};
+pub use class::{HopperClass, HopperOrder, HopperSoftmax, HopperStaging, HopperTuning};
 pub use forward::{FORWARD, forward};

@@ -31,6 +31,8 @@ struct Producer<'c> {
     v: Stream,
     /// Of the barrier at which uncleared tiles arrive.
     parity: B32,
+    /// Of the barrier at which results leave.
+    left: B32,
 }
 
 /// One of the tensors that are copied.
@@ -62,7 +64,8 @@ pub(super) fn write(k: &mut KernelBuilder, kernel: &Kernel<'_>, lane: B32) {
         stream(Tensor::V, memory.v, v_bytes, class.head_dim_v, tile.keys, memory.v_ring),
     );
     let leader = k.setp_u32(Eq, lane, 0);
-    let producer = Producer { kernel, lane, leader, q, k: keys, v, parity: k.mov_b32(0) };
+    let (parity, left) = (k.mov_b32(0), k.mov_b32(1));
+    let producer = Producer { kernel, lane, leader, q, k: keys, v, parity, left };
     schedule::for_each(k, kernel, |k, tile| producer.tile(k, tile));
     producer.end(k);
 }
@@ -75,6 +78,9 @@ impl Producer<'_> {
         let any = k.setp_u32(Lt, work.begin, work.end);
         let block = k.sub_u32(work.end, 1);
         k.if_(any, |k| self.load_keys(k, &work, head_k, block));
+        let waits = k.mov_b32(1);
+        // A tile that sees no keys has results all the same.
+        k.if_(!any, |k| self.wait_left(k, waits));
         self.load_queries(k, &work, any);
         k.if_(any, |k| {
             k.loop_(|k, this| {
@@ -83,10 +89,25 @@ impl Producer<'_> {
                     let next = k.sub_u32(block, 1);
                     self.load_keys(k, &work, head_k, next);
                 });
+                self.wait_left(k, waits);
                 self.load_values(k, &work, head_k, block);
                 k.break_if(this, !more);
                 k.sub_u32_to(block, block, 1);
             });
+        });
+    }
+
+    /// Waits once in a tile, where `waits` is not 0, for the last tile's results to leave the tiles
+    /// of V.
+    fn wait_left(&self, k: &mut KernelBuilder, waits: B32) {
+        if !self.kernel.class.stages_in_values() {
+            return;
+        }
+        let first = k.setp_u32(Gt, waits, 0);
+        k.if_(first, |k| {
+            k.mbarrier_wait(self.kernel.memory.left, self.left);
+            k.xor_b32_to(self.left, self.left, 1);
+            k.mov_b32_to(waits, 0);
         });
     }
 

@@ -9,7 +9,7 @@
 //! producer begins with parity 1: the phase before the first counts as complete, so that all tiles
 //! are empty.
 
-use jhalak_ptx::Comparison::Eq;
+use jhalak_ptx::Comparison::{Eq, Ge};
 use jhalak_ptx::{B32, KernelBuilder, Pred};
 
 const BARRIER_BYTES: u32 = 8;
@@ -70,6 +70,20 @@ impl Ring {
     pub(super) fn wait_empty(&self, k: &mut KernelBuilder, at: Position) {
         let empty = k.mad_lo_u32(at.tile, BARRIER_BYTES, self.empty);
         k.mbarrier_wait(empty, at.parity);
+    }
+
+    /// Waits until the `further`th tile from where a consumer goes on is empty, and tells which it is.
+    /// The ring has more tiles than that.
+    pub(super) fn wait_free(&self, k: &mut KernelBuilder, at: Position, further: B32) -> B32 {
+        let tile = k.add_u32(at.tile, further);
+        let wraps = k.setp_u32(Ge, tile, self.tiles);
+        let round = k.sub_u32(tile, self.tiles);
+        let tile = k.selp_b32(round, tile, wraps);
+        // A consumer's next parity is the opposite of that of the last time that the tile was full.
+        let opposite = k.xor_b32(at.parity, 1);
+        let parity = k.selp_b32(at.parity, opposite, wraps);
+        self.wait_empty(k, Position { tile, parity });
+        tile
     }
 
     /// Says that one warp or thread, which `arrives` picks, is done with a tile.
