@@ -1,6 +1,6 @@
 """Times jhalak beside PyTorch's flash kernel (FlashAttention-2) on one NVIDIA GPU, in one run.
 
-    python3 run.py WORKER OUT.json [--passes forward,backward] [--turns 3] [--ms 40]
+    python3 run.py WORKER OUT.json [--passes forward,backward] [--path portable] [--turns 3] [--ms 40]
 
 WORKER is the program that `cargo build --release -p jhalak-cuda --example gpu_worker` makes. Each
 case is timed in turns: PyTorch, jhalak, PyTorch, jhalak, ..., medians of the turns. Both write 256 MB
@@ -9,8 +9,10 @@ for causal, 2.5 times as many backward.
 """
 
 import argparse
+import itertools
 import json
 import math
+import os
 import statistics
 import subprocess
 import sys
@@ -29,9 +31,10 @@ LENGTHS = [512, 1024, 2048, 4096, 8192, 16384]
 class Worker:
     """jhalak, in a process of its own."""
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, environment: dict[str, str] | None = None) -> None:
+        pipe = subprocess.PIPE
         self.process = subprocess.Popen(
-            [program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [program], stdin=pipe, stdout=pipe, text=True, env=environment
         )
 
     def ask(self, **request) -> dict:
@@ -77,7 +80,7 @@ def rate(case: dict, ms: float) -> float:
     return flops / ms / 1e9
 
 
-def grid(worker: Worker, passes: list[str], turns: int, ms: float):
+def grid(worker: Worker, passes: list[str], path: str | None, turns: int, ms: float):
     """The grid of cases, jhalak beside PyTorch."""
     for pass_name in passes:
         for dim in (128, 64, 256):
@@ -97,18 +100,21 @@ def grid(worker: Worker, passes: list[str], turns: int, ms: float):
                     for _ in range(turns):
                         theirs.append(do_bench(call, warmup=5, rep=ms, return_mode="median"))
                         torch.cuda.synchronize()
-                        ours.append(worker.ask(what="time", ms=ms, **case)["ms"])
+                        answer = worker.ask(what="time", ms=ms, path=path, **case)
+                        ours.append(answer["ms"])
                     del call
                     fa2, jhalak = (rate(case, statistics.median(x)) for x in (theirs, ours))
                     yield case | {
                         "fa2": round(fa2, 1),
                         "jhalak": round(jhalak, 1),
                         "ratio": round(jhalak / fa2, 3),
+                        "path": answer.get("path", "portable"),
                     }
 
 
 def others(worker: Worker, passes: list[str], ms: float):
-    """A window against full causal, Turing's kernels against Ampere's, and the host's time."""
+    """A window against full causal, Turing's kernels against Ampere's, ordered sums of dq against
+    free ones, decoding, a million tokens, and the host's time."""
     long = {"dtype": "bf16", "batch": 1, "seqlen": TOKENS, "heads": 16, "dim": 128, "causal": True}
     for pass_name in passes:
         case = long | {"pass": pass_name}
@@ -122,9 +128,41 @@ def others(worker: Worker, passes: list[str], ms: float):
                 worker.ask(what="time", ms=ms, target=target, **half)["ms"]
                 for target in (None, "sm_75")
             )
-            yield half | {"what": "sm_75", "ms": turing, "sm_80_ms": ampere, "rate": ampere / turing}
+            yield half | {
+                "what": "sm_75",
+                "ms": turing,
+                "sm_80_ms": ampere,
+                "rate": ampere / turing,
+            }
+        if pass_name == "backward":
+            free, ordered = (
+                worker.ask(what="time", ms=ms, deterministic=ordered, **case)["ms"]
+                for ordered in (False, True)
+            )
+            yield case | {"what": "deterministic", "ms": ordered, "free_ms": free}
+        else:
+            for seqlen in (8192, 32768, 131072):
+                one = case | {"seqlen": seqlen, "queries": 1, "heads": 32, "heads_k": 8}
+                answer = worker.ask(what="time", ms=ms, **one)
+                read = 2 * seqlen * 8 * 128 * 2
+                yield one | {"what": "decode"} | answer | {"gb_s": read / answer["ms"] / 1e6}
+        million = case | {"seqlen": 1_000_000, "heads": 1, "dim": 64}
+        yield million | worker.ask(what="cold", **million) | {"what": "a million tokens"}
         small = case | {"batch": 1, "seqlen": 128}
         yield small | {"what": "host"} | worker.ask(**(small | {"what": "host"}))
+
+
+def first_calls(program: str, passes: list[str]):
+    """The first call of a class in a process, with nothing kept on disk."""
+    environment = os.environ | {"CUDA_CACHE_DISABLE": "1"}
+    for pass_name in passes:
+        for dim in (64, 128, 256):
+            worker = Worker(program, environment)
+            case = {"pass": pass_name, "dtype": "bf16", "batch": 1, "seqlen": 1024, "heads": 8}
+            case |= {"dim": dim, "causal": True, "what": "cold"}
+            yield case | worker.ask(**case)
+            worker.process.stdin.close()
+            worker.process.wait()
 
 
 def main() -> None:
@@ -133,6 +171,7 @@ def main() -> None:
     parser.add_argument("worker")
     parser.add_argument("out")
     parser.add_argument("--passes", default="forward,backward")
+    parser.add_argument("--path", choices=["portable"], help="the portable kernels alone")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--ms", type=float, default=40)
     arguments = parser.parse_args()
@@ -146,11 +185,14 @@ def main() -> None:
         "grid": [],
         "others": [],
     }
-    for row in grid(worker, passes, arguments.turns, arguments.ms):
+    for row in grid(worker, passes, arguments.path, arguments.turns, arguments.ms):
         results["grid"].append(row)
         print(json.dumps(row), flush=True)
         save(arguments.out, results)
-    for row in others(worker, passes, arguments.ms):
+    rest = itertools.chain(
+        others(worker, passes, arguments.ms), first_calls(arguments.worker, passes)
+    )
+    for row in rest:
         results["others"].append(row)
         print(json.dumps(row), flush=True)
         save(arguments.out, results)

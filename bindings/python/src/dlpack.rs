@@ -37,24 +37,32 @@ pub(crate) struct Borrowed {
 
 #[pymethods]
 impl Borrowed {
+    /// `name` is what errors call the array.
     #[new]
-    fn new(array: Bound<'_, PyAny>) -> PyResult<Self> {
+    fn new(array: Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
         let request = ImportRequest::new(array.as_borrowed())?;
         let device = request.device().map_or(DLDeviceType::CPU, |device| device.device_type);
         if device != DLDeviceType::CPU && device != DLDeviceType::CUDAHOST {
-            return Err(PyNotImplementedError::new_err(
-                "this version of jhalak for Python has no GPU kernels yet: \
-                 move the arrays to the CPU",
-            ));
+            return Err(PyNotImplementedError::new_err(format!(
+                "{name} is not in host memory, but this version of jhalak for Python has no GPU \
+                 kernels yet: move the arrays to the CPU"
+            )));
         }
         let imported = request.import(None, None)?;
         let dtype = imported.validate().map_err(|e| PyValueError::new_err(e.to_string()))?.dtype();
         let dtype = DLPACK_DTYPES.iter().position(|known| *known == dtype).ok_or_else(|| {
-            PyTypeError::new_err(
-                "an array must have dtype f32, f16, bf16, f64, i32, i64 or bool, but has another",
-            )
+            PyTypeError::new_err(format!(
+                "{name} must have dtype f32, f16, bf16, f64, i32, i64 or bool, but has another"
+            ))
         })?;
         Ok(Borrowed { imported, dtype })
+    }
+
+    /// Whether its owner lets others write to it; the older protocol cannot say so.
+    #[getter]
+    fn writable(&self) -> bool {
+        matches!(self.imported, ImportedDlpack::Versioned(_))
+            && !self.imported.flags().contains(DlpackFlags::READ_ONLY)
     }
 
     /// Where the array is and how it is laid out.

@@ -1,6 +1,7 @@
 //! The options of a call, as one tuple from Python.
 
 use jhalak::{Attention, TensorView};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -31,29 +32,57 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Options {
 
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         let fields = object.cast::<PyTuple>()?;
-        let tensor = |n: usize| fields.get_borrowed_item(n)?.extract::<Option<RawTensor>>();
+        let fields = Fields { fields: &fields };
+        let (cu_seqlens_q, cu_seqlens_k) =
+            (fields.tensor(14, "cu_seqlens_q")?, fields.tensor(15, "cu_seqlens_k")?);
+        if cu_seqlens_q.is_some() != cu_seqlens_k.is_some() {
+            let text = "cu_seqlens_q and cu_seqlens_k must be given together";
+            return Err(PyValueError::new_err(text));
+        }
         Ok(Options {
-            scale: fields.get_borrowed_item(0)?.extract()?,
-            causal: fields.get_borrowed_item(1)?.extract()?,
-            window: (
-                fields.get_borrowed_item(2)?.extract()?,
-                fields.get_borrowed_item(3)?.extract()?,
-            ),
-            softcap: fields.get_borrowed_item(4)?.extract()?,
-            dropout_p: fields.get_borrowed_item(5)?.extract()?,
-            seed: fields.get_borrowed_item(6)?.extract()?,
-            offset: fields.get_borrowed_item(7)?.extract()?,
-            q_start: fields.get_borrowed_item(8)?.extract()?,
-            k_start: fields.get_borrowed_item(9)?.extract()?,
-            bias: tensor(10)?.map(RawTensor::broadcast_to_four),
-            mask: tensor(11)?.map(RawTensor::broadcast_to_four),
-            alibi_slopes: tensor(12)?,
-            sinks: tensor(13)?,
-            cu_seqlens: tensor(14)?.zip(tensor(15)?),
-            seqused_q: tensor(16)?,
-            seqused_k: tensor(17)?,
+            scale: fields.get(0, "scale")?,
+            causal: fields.get(1, "causal")?,
+            window: (fields.get(2, "window")?, fields.get(3, "window")?),
+            softcap: fields.get(4, "softcap")?,
+            dropout_p: fields.get(5, "dropout_p")?,
+            seed: fields.get(6, "seed")?,
+            offset: fields.get(7, "offset")?,
+            q_start: fields.get(8, "q_start")?,
+            k_start: fields.get(9, "k_start")?,
+            bias: fields.tensor(10, "bias")?.map(RawTensor::broadcast_to_four),
+            mask: fields.tensor(11, "mask")?.map(RawTensor::broadcast_to_four),
+            alibi_slopes: fields.tensor(12, "alibi_slopes")?,
+            sinks: fields.tensor(13, "sinks")?,
+            cu_seqlens: cu_seqlens_q.zip(cu_seqlens_k),
+            seqused_q: fields.tensor(16, "seqused_q")?,
+            seqused_k: fields.tensor(17, "seqused_k")?,
         })
     }
+}
+
+/// The tuple's places, whose errors say which option is meant.
+struct Fields<'a, 'py> {
+    fields: &'a Borrowed<'a, 'py, PyTuple>,
+}
+
+impl<'py> Fields<'_, 'py> {
+    fn get<T>(&self, place: usize, name: &str) -> PyResult<T>
+    where
+        T: for<'b> FromPyObject<'b, 'py>,
+    {
+        let field = self.fields.get_borrowed_item(place)?;
+        field.extract::<T>().map_err(|error| named(self.fields.py(), error.into(), name))
+    }
+
+    fn tensor(&self, place: usize, name: &str) -> PyResult<Option<RawTensor>> {
+        self.get(place, name)
+    }
+}
+
+/// The same exception with the option's name before its words.
+fn named(py: Python<'_>, error: PyErr, name: &str) -> PyErr {
+    let text = format!("{name}: {}", error.value(py));
+    error.get_type(py).call1((text,)).map_or_else(|failure| failure, PyErr::from_value)
 }
 
 impl Options {

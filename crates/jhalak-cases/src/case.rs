@@ -48,6 +48,10 @@ pub struct Case {
     pub starts: Option<(i64, i64)>,
     /// Whether out is f32.
     pub out_f32: bool,
+    /// Whether gradients' bits must be the same every time.
+    pub deterministic: bool,
+    /// A hint of the longest packed sequence's queries and keys.
+    pub max_seqlens: Option<(usize, usize)>,
     /// The layouts of q, k, v, and of bias and mask.
     pub layouts: [Layout; 4],
     /// Multiplies q.
@@ -204,6 +208,8 @@ impl Default for Case {
             dropout: None,
             starts: None,
             out_f32: false,
+            deterministic: false,
+            max_seqlens: None,
             layouts: std::array::from_fn(|_| Layout::default()),
             spread: 1.0,
             seed: 0,
@@ -321,6 +327,12 @@ impl Case {
     /// The options, on tensors wherever they are.
     pub fn options<'t>(&self, views: &Views<'t>) -> Attention<'t> {
         let mut a = Attention::new().softcap(self.softcap);
+        if self.deterministic {
+            a = a.deterministic();
+        }
+        if let Some((q, k)) = self.max_seqlens {
+            a = a.max_seqlens(q, k);
+        }
         if let Some(scale) = self.scale {
             a = a.scale(scale);
         }
@@ -438,6 +450,8 @@ pub fn any_case(dtypes: &'static [DType], longest: usize) -> impl Strategy<Value
             dropout,
             starts,
             out_f32,
+            deterministic: false,
+            max_seqlens: None,
             layouts,
             // Scores of a hundred and more are for the tests of extremes.
             spread: if scale.is_some() { 1.0 } else { spread },

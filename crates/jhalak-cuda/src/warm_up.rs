@@ -80,9 +80,9 @@ fn classes(
     let backward = Backward::new(&problem, inputs, targets)?;
     let columns = head_dim.next_multiple_of(16) as u32;
     let dq_sum = Some(DqSum { address: 10 << 40, columns });
-    let workspace = BackwardWorkspace { delta: 11 << 40, dq_sum, dbias_sum: None };
+    let workspace = BackwardWorkspace { delta: 11 << 40, dq_sum, dbias_sum: None, turns: None };
     let plans = [
-        ForwardPlan::new(&forward, limits)?.map(|plan| plan.class.into()),
+        ForwardPlan::new(&forward, limits, None)?.map(|plan| plan.class),
         PassPlan::delta(&backward, limits, &workspace)?.map(|plan| plan.class.into()),
         BackwardPlan::new(&backward, limits, &workspace)?.map(|plan| plan.class.into()),
         PassPlan::finish_dq(&backward, limits, &workspace)?.map(|plan| plan.class.into()),

@@ -46,7 +46,8 @@ fn plan(problem: &Problem<'_>, limits: Limits) -> Option<BackwardPlan> {
     let columns = problem.head_dim().next_multiple_of(16) as u32;
     let dq_sum = Some(DqSum { address: 4 << 40, columns });
     let dbias_sum = Some(6 << 40);
-    let workspace = BackwardWorkspace { delta: 5 << 40, dq_sum, dbias_sum };
+    let turns = problem.is_deterministic().then_some(8 << 40);
+    let workspace = BackwardWorkspace { delta: 5 << 40, dq_sum, dbias_sum, turns };
     BackwardPlan::new(&call, limits, &workspace).unwrap()
 }
 
@@ -64,7 +65,7 @@ const SPILLS: u32 = 48;
 fn tuned_backward_kernels_spill_no_more_than_when_they_were_tuned() {
     let gate = Gate::new().unwrap();
     // The shared memory of one device is larger than that of the smallest of its architecture.
-    let large = Limits { target: Target::Sm80, shared_bytes: 163 * 1024 };
+    let large = Limits { shared_bytes: 163 * 1024, ..Limits::of(Target::Sm80) };
     for (dtype, limits, architecture) in [
         (DType::BF16, large, "sm_80"),
         (DType::F16, large, "sm_90"),
@@ -73,7 +74,8 @@ fn tuned_backward_kernels_spill_no_more_than_when_they_were_tuned() {
         (DType::F32, large, "sm_80"),
     ] {
         for dim in [32, 64, 96, 128, 192, 256] {
-            for attention in [Attention::new(), Attention::new().causal()] {
+            let ordered = Attention::new().causal().deterministic();
+            for attention in [Attention::new(), Attention::new().causal(), ordered] {
                 let x = view(dtype, &[2, 1024, 4, dim]);
                 let problem = Problem::new(&attention, x, x, x).unwrap();
                 let plan = plan(&problem, limits).expect("there is work");

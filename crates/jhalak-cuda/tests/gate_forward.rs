@@ -2,7 +2,7 @@
 
 use jhalak_cases::case::any_case;
 use jhalak_cuda::kernels::portable;
-use jhalak_cuda::plan::{ForwardPlan, Limits};
+use jhalak_cuda::plan::{ForwardPlan, Limits, SplitWorkspace};
 use jhalak_gate::{Gate, Kernel};
 use jhalak_problem::{Attention, DType, Device, Forward, Problem, TensorView, TensorViewMut};
 use jhalak_ptx::Target;
@@ -30,17 +30,20 @@ fn assembled(
     gate: &Gate,
     attention: &Attention<'_>,
     dtype: DType,
-    dim: usize,
+    [queries, dim]: [usize; 2],
     limits: Limits,
     architecture: &str,
 ) -> Kernel {
-    let x = view(dtype, &[2, 1024, 4, dim]);
-    let problem = Problem::new(attention, x, x, x).unwrap();
+    let (q, x) = (view(dtype, &[2, queries, 4, dim]), view(dtype, &[2, 1024, 4, dim]));
+    let problem = Problem::new(attention, q, x, x).unwrap();
     let out = view_mut(problem.out_dtype(), &problem.out_shape(), 1);
     let lse = view_mut(problem.lse_dtype(), &problem.lse_shape(), 2);
-    let plan = ForwardPlan::new(&Forward::new(&problem, out, lse).unwrap(), limits);
+    // Few queries as they are when their keys are split.
+    let split = (queries < 64).then(|| SplitWorkspace::at(3 << 40, &problem, 8));
+    let call = Forward::new(&problem, out, lse).unwrap();
+    let plan = ForwardPlan::new(&call, limits, split.as_ref());
     let plan = plan.unwrap().expect("there is work");
-    let module = portable::forward(&plan.class).unwrap();
+    let module = plan.class.module().unwrap();
     let assembled = gate.assemble(&module.text(), architecture).unwrap();
     assembled.assert_no_advisory();
     assembled.kernel(portable::FORWARD).clone()
@@ -51,8 +54,7 @@ fn assembled(
 fn spills_at_most(dim: usize) -> u32 {
     match dim {
         256 => 320,
-        64 | 128 => 32,
-        _ => 0,
+        _ => 32,
     }
 }
 
@@ -69,9 +71,18 @@ fn tuned_forward_kernels_spill_no_more_than_when_they_were_tuned() {
         for dim in [32, 64, 96, 128, 192, 256] {
             for attention in [Attention::new(), Attention::new().causal()] {
                 let limits = Limits::of(target);
-                let kernel = assembled(&gate, &attention, dtype, dim, limits, architecture);
+                let kernel = assembled(&gate, &attention, dtype, [1024, dim], limits, architecture);
                 let spilled = kernel.spill_stores;
                 assert!(spilled <= spills_at_most(dim), "{dtype} {architecture} {dim}: {kernel:?}");
+                for queries in [1, 20] {
+                    let sizes = [queries, dim];
+                    let kernel = assembled(&gate, &attention, dtype, sizes, limits, architecture);
+                    let spilled = kernel.spill_stores;
+                    assert!(
+                        spilled <= spills_at_most(dim),
+                        "{dtype} {architecture} {dim}: {kernel:?}"
+                    );
+                }
             }
         }
     }
@@ -95,8 +106,10 @@ fn forward_kernels_with_any_options_assemble() {
             let out = view_mut(problem.out_dtype(), &problem.out_shape(), 1);
             let lse = view_mut(problem.lse_dtype(), &problem.lse_shape(), 2);
             let call = Forward::new(&problem, out, lse).unwrap();
-            let Some(plan) = ForwardPlan::new(&call, Limits::of(target)).unwrap() else { continue };
-            let text = portable::forward(&plan.class).unwrap().text();
+            let Some(plan) = ForwardPlan::new(&call, Limits::of(target), None).unwrap() else {
+                continue;
+            };
+            let text = plan.class.module().unwrap().text();
             gate.assemble(&text, architecture).unwrap().assert_no_advisory();
         }
     }

@@ -36,6 +36,7 @@ pub struct Attention<'a> {
     pub(crate) seqused_q: Option<TensorView<'a>>,
     pub(crate) seqused_k: Option<TensorView<'a>>,
     pub(crate) out_dtype: Option<DType>,
+    pub(crate) deterministic: bool,
 }
 
 impl<'a> Attention<'a> {
@@ -146,6 +147,13 @@ impl<'a> Attention<'a> {
     /// Uses only the first `seqused_k[b]` keys of sequence b: i32 or i64, `[B]`.
     pub fn seqused_k(mut self, lengths: TensorView<'a>) -> Self {
         self.seqused_k = Some(lengths);
+        self
+    }
+
+    /// Asks for gradients whose bits are the same every time. On the CPU they always are. A GPU then
+    /// adds to dq in a fixed order.
+    pub fn deterministic(mut self) -> Self {
+        self.deterministic = true;
         self
     }
 

@@ -204,7 +204,7 @@ pub trait FlashAttention: sealed::Call {
     ///         &[2, 8, 1024],
     ///         &[8 * 1024, 1024, 1],
     ///     )?;
-    ///     Attention::new().causal().on_gpu(&gpu, &stream).forward_into(x, x, x, out, lse)?;
+    ///     Attention::new().causal().on_gpu(&gpu, &stream).forward_into(x, x, x, out, lse, 0)?;
     /// }
     /// stream.synchronize()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())

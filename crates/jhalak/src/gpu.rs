@@ -22,15 +22,32 @@ pub struct OnGpu<'s> {
 }
 
 impl OnGpu<'_> {
+    /// Bytes of device memory that [`forward_into`](Self::forward_into) wants as a workspace: 0,
+    /// unless queries are so short that the GPU is kept busy by splitting the keys.
+    ///
+    /// # Errors
+    /// As [`forward_into`](Self::forward_into).
+    pub fn forward_workspace_bytes(
+        &self,
+        q: TensorView<'_>,
+        k: TensorView<'_>,
+        v: TensorView<'_>,
+    ) -> Result<usize> {
+        self.engine.forward_workspace_bytes(&Problem::new(self.options, q, k, v)?)
+    }
+
     /// Begins to compute out and lse, shaped as
-    /// [`forward`](crate::FlashAttention::forward) has them, into memory of any strides.
+    /// [`forward`](crate::FlashAttention::forward) has them, into memory of any strides. `workspace`
+    /// is the address of [`forward_workspace_bytes`](Self::forward_workspace_bytes) on the GPU, a
+    /// multiple of 256; or 0, and then the keys are not split.
     ///
     /// # Errors
     /// An error that names the argument, what it must be, and what it was; nothing was launched
     /// then. And what the driver says.
     ///
     /// # Safety
-    /// The memory must stay, and nobody else may write it, until the stream has done the work.
+    /// The memory must stay, and nobody else may write it, until the stream has done the work. That
+    /// includes the workspace.
     pub unsafe fn forward_into(
         &self,
         q: TensorView<'_>,
@@ -38,11 +55,12 @@ impl OnGpu<'_> {
         v: TensorView<'_>,
         out: TensorViewMut<'_>,
         lse: TensorViewMut<'_>,
+        workspace: u64,
     ) -> Result<()> {
         let problem = Problem::new(self.options, q, k, v)?;
         let call = Forward::new(&problem, out, lse)?;
         // SAFETY: as the caller's.
-        unsafe { self.engine.forward(self.stream, &call) }
+        unsafe { self.engine.forward(self.stream, &call, workspace) }
     }
 
     /// Bytes of device memory that [`backward_into`](Self::backward_into) wants as a workspace:

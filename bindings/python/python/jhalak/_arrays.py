@@ -29,16 +29,18 @@ class _Call:
         self._borrowed = []
         self._heads_first = heads_first
 
-    def describe(self, name, x, swap=False):
+    def optional(self, name, x, swap=False, write=False):
+        """As `describe`; None for None."""
+        return None if x is None else self.describe(name, x, swap, write)
+
+    def describe(self, name, x, swap=False, write=False):
         """The integers of an array; `swap` exchanges sequence and heads where layout says so."""
-        if x is None:
-            return None
-        address, code, device, shape, strides = self._describe(name, x)
+        address, code, device, shape, strides = self._describe(name, x, write)
         if swap and self._heads_first:
             shape, strides = _swapped(name, shape), _swapped(name, strides)
         return address, code, device, shape, strides
 
-    def _describe(self, name, x):
+    def _describe(self, name, x, write):
         if isinstance(x, Array):
             self._borrowed.append(x)
             return x.descriptor
@@ -48,7 +50,9 @@ class _Call:
                     f"{name} must be an array (NumPy's, torch's or one with __dlpack__), "
                     f"but is {type(x).__name__}"
                 )
-            borrowed = Borrowed(x)
+            borrowed = Borrowed(x, name)
+            if write and not borrowed.writable:
+                raise ValueError(f"{name} must be writable, but its {type(x).__name__} is not")
             self._borrowed.append(borrowed)
             return borrowed.descriptor
         code = CODES.get(x.dtype.name)
@@ -57,7 +61,11 @@ class _Call:
         if not x.dtype.isnative:
             raise TypeError(f"{name} must be in this machine's byte order, but has {x.dtype.str}")
         size = x.dtype.itemsize
+        if write and not x.flags.writeable:
+            raise ValueError(f"{name} must be writable, but is a read-only array")
         if any(stride % size for stride in x.strides):
+            if write:
+                raise ValueError(f"{name} must have strides of whole elements, but has {x.strides}")
             x = x.copy()
         self._borrowed.append(x)
         return x.ctypes.data, code, HOST, x.shape, tuple(s // size for s in x.strides)
@@ -68,7 +76,7 @@ class _Call:
             array = _numpy().empty(shape, self._dtype(code))
         else:
             array = Array(code, shape)
-        return array, self.describe(name, array)
+        return array, self.describe(name, array, write=True)
 
     def _dtype(self, code):
         if code != BF16:
@@ -114,7 +122,7 @@ def _options(call, o):
         o["offset"],
         o["q_start"],
         o["k_start"],
-        *(call.describe(name, o.get(name)) for name in names),
+        *(call.optional(name, o.get(name)) for name in names),
     )
 
 
@@ -158,33 +166,35 @@ def attention(q, k, v, o):
 def attention_backward(dout, q, k, v, out, lse, delta, dlse, wanted, accumulate, o):
     """The gradients that `wanted` asks for by name: True for a new array, or an array to fill."""
     call = _Call(q, _raw.check_layout(o["layout"]))
-    raw_q, raw_k, raw_v, raw_dout, raw_out = (
+    raw_q, raw_k, raw_v, raw_dout = (
         call.describe(name, x, swap=True)
-        for name, x in (("q", q), ("k", k), ("v", v), ("dout", dout), ("out", out))
+        for name, x in (("q", q), ("k", k), ("v", v), ("dout", dout))
     )
     raw_options = _options(call, o)
     originals = {"dq": raw_q, "dk": raw_k, "dv": raw_v}
-    originals["dbias"] = call.describe("bias", o["bias"])
-    originals["dsinks"] = call.describe("sinks", o["sinks"])
+    originals["dbias"] = call.optional("bias", o["bias"])
+    originals["dsinks"] = call.optional("sinks", o["sinks"])
     arrays, targets = {}, []
     for name, want in wanted.items():
         arrays[name], raw = None, None
         if want is True:
             original = originals[name]
+            if original is None:
+                raise ValueError(f"{name} needs the array that it is the gradient of")
             arrays[name], raw = call.output(name, original[1], original[3])
         elif want is not None and want is not False:
             arrays[name] = want
-            raw = call.describe(name, want, swap=name in ("dq", "dk", "dv"))
+            raw = call.describe(name, want, name in ("dq", "dk", "dv"), write=True)
         targets.append(raw)
     _raw.backward(
         raw_dout,
         raw_q,
         raw_k,
         raw_v,
-        raw_out,
-        call.describe("delta", delta),
+        call.optional("out", out, swap=True),
+        call.optional("delta", delta),
         call.describe("lse", lse),
-        call.describe("dlse", dlse),
+        call.optional("dlse", dlse),
         raw_options,
         tuple(targets),
         accumulate,

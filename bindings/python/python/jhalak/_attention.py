@@ -135,6 +135,8 @@ def varlen_attention(
     Sq, longest Sk]. Returns out [total_q, Hq, Dv], or (out, lse) with lse [Hq, total_q].
     """
     del max_seqlen_q, max_seqlen_k
+    if cu_seqlens_q is None or cu_seqlens_k is None:
+        raise TypeError("cu_seqlens_q and cu_seqlens_k must be arrays, but one is None")
     if _is_torch(q):
         tensors = (
             bias,

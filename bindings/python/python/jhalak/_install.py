@@ -20,12 +20,14 @@ PACKAGE, DISTRIBUTION = "flash_attn", "flash-attn"
 VERSION = f"2.8.3+jhalak{__version__}"
 INSTALLER = "jhalak"
 
-_INIT = '''"""flash-attn's interface, computed by jhalak; `python -m jhalak uninstall-flash-attn` removes it."""
+_INIT = '''"""flash-attn by jhalak; `python -m jhalak uninstall-flash-attn` removes it."""
 
 import pkgutil
 
 from jhalak.flash_attn import *
+from jhalak.flash_attn import _operations
 
+_operations.register("flash_attn")
 __path__ = pkgutil.extend_path(__path__, __name__)
 __version__ = "{version}"
 '''
@@ -100,9 +102,11 @@ def install(folder=None):
                 "Uninstall it first, or import jhalak.flash_attn instead"
             )
     uninstall(folder)
-    if (site / PACKAGE).exists():
-        raise FileExistsError(f"{site / PACKAGE} exists and is not jhalak's: it stays")
-    for path, text in _files().items():
+    files = _files()
+    for path in files:
+        if (site / path).exists():
+            raise FileExistsError(f"{site / path} exists and is not jhalak's: it stays")
+    for path, text in files.items():
         target = site / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
@@ -116,13 +120,15 @@ def uninstall(folder=None):
     for distribution, ours in _installed(site):
         if not ours:
             continue
-        for file in distribution.files or []:
-            (site / file).unlink(missing_ok=True)
         info = site / f"{PACKAGE}-{distribution.version}.dist-info"
+        for file in [site / file for file in distribution.files or []]:
+            file.unlink(missing_ok=True)
+            for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
+                compiled.unlink()
         shutil.rmtree(info, ignore_errors=True)
-        for left in (site / PACKAGE / "layers", site / PACKAGE):
-            shutil.rmtree(left / "__pycache__", ignore_errors=True)
-            if left.is_dir() and not any(left.iterdir()):
-                left.rmdir()
+        for package in (site / PACKAGE / "layers", site / PACKAGE):
+            for empty in (package / "__pycache__", package):
+                if empty.is_dir() and not any(empty.iterdir()):
+                    empty.rmdir()
         removed = True
     return removed

@@ -3,6 +3,8 @@
 A tensor is (address, dtype code, device, shape, strides in elements); device -1 is host memory.
 """
 
+import operator
+
 from jhalak import _jhalak
 
 F32, F16, BF16, F64, I32, I64, BOOL = range(7)
@@ -20,8 +22,6 @@ CODES = {
 
 HOST = -1
 UNBOUNDED = -1
-_SEED_BITS = (1 << 64) - 1
-_OFFSET_BITS = (1 << 32) - 1
 
 forward = _jhalak.forward
 backward = _jhalak.backward
@@ -50,6 +50,10 @@ def options(
     seqused_k=None,
 ):
     """The tuple of options; tensors are described already."""
+    if dropout_p:
+        seed, offset = _bits("seed", seed, 64), _bits("offset", offset, 32)
+    else:
+        seed = offset = 0
     return (
         scale,
         causal,
@@ -57,8 +61,8 @@ def options(
         right,
         softcap,
         dropout_p,
-        seed & _SEED_BITS,
-        offset & _OFFSET_BITS,
+        seed,
+        offset,
         q_start,
         k_start,
         bias,
@@ -72,13 +76,21 @@ def options(
     )
 
 
+def _bits(name, number, count):
+    """The lowest bits of an integer."""
+    try:
+        return operator.index(number) & ((1 << count) - 1)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, but is {number!r}") from None
+
+
 def window_bounds(window):
     """(left, right) with -1 for unbounded; `window` is None or a pair of integers or None."""
     if window is None:
         return UNBOUNDED, UNBOUNDED
     try:
         left, right = window
-    except TypeError:
+    except (TypeError, ValueError):
         raise TypeError(f"window must be a pair (left, right), but is {window!r}") from None
     return (UNBOUNDED if left is None else left), (UNBOUNDED if right is None else right)
 

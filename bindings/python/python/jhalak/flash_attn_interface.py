@@ -13,8 +13,10 @@ from jhalak.flash_attn._kvcache import flash_attn_with_kvcache as _with_kvcache
 __all__ = [
     "flash_attn_combine",
     "flash_attn_func",
+    "flash_attn_qkvpacked_func",
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
+    "get_scheduler_metadata",
 ]
 
 
@@ -50,6 +52,45 @@ def flash_attn_func(
     _refuse(attention_chunk, qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
     out, lse = _core.attend(q, k, v, 0.0, softmax_scale, causal, window_size, softcap, None, s_aux)
     return (out, lse) if return_attn_probs else out
+
+
+def flash_attn_qkvpacked_func(
+    qkv,
+    softmax_scale=None,
+    causal=False,
+    q_descale=None,
+    k_descale=None,
+    v_descale=None,
+    window_size=(-1, -1),
+    attention_chunk=0,
+    softcap=0.0,
+    deterministic=False,
+    num_heads_q=None,
+    sm_margin=0,
+    return_attn_probs=False,
+):
+    """`flash_attn_func` on qkv [B, S, 3, H, D], or [B, S, Hq + 2 Hk, D] with num_heads_q."""
+    if qkv.dim() == 5:
+        q, k, v = qkv.unbind(2)
+    elif num_heads_q is None:
+        raise ValueError("num_heads_q must be given where q, k and v share a dimension")
+    else:
+        heads_k = (qkv.shape[2] - num_heads_q) // 2
+        q, k, v = qkv.split((num_heads_q, heads_k, heads_k), dim=2)
+    return flash_attn_func(
+        q,
+        k,
+        v,
+        softmax_scale,
+        causal,
+        q_descale=q_descale,
+        k_descale=k_descale,
+        v_descale=v_descale,
+        window_size=window_size,
+        attention_chunk=attention_chunk,
+        softcap=softcap,
+        return_attn_probs=return_attn_probs,
+    )
 
 
 def flash_attn_varlen_func(
@@ -179,3 +220,29 @@ def flash_attn_combine(out_partial, lse_partial, out=None, out_dtype=None):
     elif out_dtype is not None:
         merged = merged.to(out_dtype)
     return merged, lse.transpose(1, 2)
+
+
+def get_scheduler_metadata(
+    batch_size,
+    max_seqlen_q,
+    max_seqlen_k,
+    num_heads_q,
+    num_heads_kv,
+    headdim,
+    cache_seqlens,
+    qkv_dtype=torch.bfloat16,
+    headdim_v=None,
+    cu_seqlens_q=None,
+    cu_seqlens_k_new=None,
+    cache_leftpad=None,
+    page_size=None,
+    max_seqlen_k_new=0,
+    causal=False,
+    window_size=(-1, -1),
+    attention_chunk=0,
+    has_softcap=False,
+    num_splits=0,
+    pack_gqa=None,
+    sm_margin=0,
+):
+    """None: jhalak needs no plan ahead of a call. Give it to `flash_attn_with_kvcache`."""

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! {"what": "time", "pass": "forward", "dtype": "bf16", "batch": 1, "seqlen": 4096, "heads": 16,
-//!  "heads_k": 16, "dim": 128, "causal": true, "window": null, "target": null, "ms": 60}
-//!  ──▶  {"ms": 0.91, "calls": 61}
+//!  "heads_k": 16, "dim": 128, "causal": true, "window": null, "target": null, "path": null,
+//!  "ms": 60}
+//!  ──▶  {"ms": 0.91, "calls": 61, "path": "hopper"}
 //! {"what": "host", …}  ──▶  {"call_us": …, "empty_us": …}
 //! {"what": "cold", …}  ──▶  {"s": …}
 //! ```

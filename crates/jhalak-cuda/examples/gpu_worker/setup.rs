@@ -82,8 +82,8 @@ pub struct Gradients {
 
 impl Gradients {
     pub fn new(engine: &Engine, request: &Request, workspace: usize) -> Result<Self> {
-        let Request { batch, seqlen, heads, heads_k, dim, dtype, .. } = *request;
-        let (q, k) = ([batch, seqlen, heads, dim], [batch, seqlen, heads_k, dim]);
+        let Request { batch, queries, seqlen, heads, heads_k, dim, dtype, .. } = *request;
+        let (q, k) = ([batch, queries, heads, dim], [batch, seqlen, heads_k, dim]);
         Ok(Gradients {
             dout: Owned::noise(engine, dtype, &q, 4)?,
             dq: Owned::new(engine, dtype, &q)?,
@@ -105,14 +105,14 @@ pub struct Tensors {
 
 impl Tensors {
     pub fn new(engine: &Engine, request: &Request) -> Result<Self> {
-        let Request { batch, seqlen, heads, heads_k, dim, dtype, .. } = *request;
-        let (q, k) = ([batch, seqlen, heads, dim], [batch, seqlen, heads_k, dim]);
+        let Request { batch, queries, seqlen, heads, heads_k, dim, dtype, .. } = *request;
+        let (q, k) = ([batch, queries, heads, dim], [batch, seqlen, heads_k, dim]);
         Ok(Tensors {
             q: Owned::noise(engine, dtype, &q, 1)?,
             k: Owned::noise(engine, dtype, &k, 2)?,
             v: Owned::noise(engine, dtype, &k, 3)?,
             out: Owned::new(engine, dtype, &q)?,
-            lse: Owned::new(engine, DType::F32, &[batch, heads, seqlen])?,
+            lse: Owned::new(engine, DType::F32, &[batch, heads, queries])?,
         })
     }
 }

@@ -40,19 +40,25 @@ impl Worker {
     }
 
     pub fn answer(&mut self, request: &Request) -> std::result::Result<Value, Box<dyn Error>> {
-        let engine = match request.turing {
-            true => self.engine.clone().with_limits(Limits::of(Target::Sm75)),
-            false => self.engine.clone(),
+        let limits = match (request.turing, request.portable) {
+            (true, _) => Limits::of(Target::Sm75),
+            (_, true) => self.engine.limits().portable(),
+            _ => self.engine.limits(),
         };
+        let engine = self.engine.clone().with_limits(limits);
         let tensors = Tensors::new(&engine, request)?;
         let attention = request.attention();
         let views = (tensors.q.view(), tensors.k.view(), tensors.v.view());
         let problem = Problem::new(&attention, views.0, views.1, views.2)?;
         let call = Forward::new(&problem, tensors.out.view_mut(), tensors.lse.view_mut())?;
+        let workspace =
+            engine.context().allocate(engine.forward_workspace_bytes(&problem)?.max(1))?;
         // SAFETY: the tensors live until the stream is synchronised, in `measured`.
-        let forward = || unsafe { engine.forward(&self.stream, &call) };
+        let forward = || unsafe { engine.forward(&self.stream, &call, workspace.address()) };
         if !request.backward {
-            return self.measured(request, forward);
+            let mut answer = self.measured(request, forward)?;
+            answer["path"] = engine.path(&call)?.map(|path| path.to_string()).into();
+            return Ok(answer);
         }
         forward()?;
         let workspace = Engine::backward_workspace_bytes(&problem, false);

@@ -4,6 +4,7 @@ use jhalak_ptx::{Error, Module};
 
 use super::backward_class::BackwardClass;
 use super::class::ForwardClass;
+use super::hopper::{self, HopperClass};
 use super::passes::{self, DeltaClass, DsinksClass, FinishDbiasClass, FinishDqClass, MergeClass};
 use super::portable;
 
@@ -12,6 +13,8 @@ use super::portable;
 pub enum KernelClass {
     /// Attention, forward.
     Forward(ForwardClass),
+    /// Attention, forward, on Hopper.
+    HopperForward(HopperClass),
     /// Attention, backward.
     Backward(BackwardClass),
     /// rowsum(dout ∘ out) − dlse.
@@ -34,6 +37,7 @@ impl KernelClass {
     pub fn module(&self) -> Result<Module, Error> {
         match self {
             KernelClass::Forward(class) => portable::forward(class),
+            KernelClass::HopperForward(class) => hopper::forward(class),
             KernelClass::Backward(class) => portable::backward(class),
             KernelClass::Delta(class) => passes::delta(class),
             KernelClass::FinishDq(class) => passes::finish_dq(class),
@@ -47,6 +51,7 @@ impl KernelClass {
     pub fn name(&self) -> &'static str {
         match self {
             KernelClass::Forward(_) => portable::FORWARD,
+            KernelClass::HopperForward(_) => hopper::FORWARD,
             KernelClass::Backward(_) => portable::BACKWARD,
             KernelClass::Delta(_) => passes::DELTA,
             KernelClass::FinishDq(_) => passes::FINISH_DQ,
@@ -60,6 +65,7 @@ impl KernelClass {
     pub fn threads(&self) -> u32 {
         match self {
             KernelClass::Forward(class) => class.tile.threads(),
+            KernelClass::HopperForward(class) => class.attention.tile.threads(),
             KernelClass::Backward(class) => class.tile.threads(),
             KernelClass::Dsinks(_) => DsinksClass::THREADS,
             KernelClass::Delta(_)
@@ -73,6 +79,7 @@ impl KernelClass {
     pub fn shared_bytes(&self) -> u32 {
         match self {
             KernelClass::Forward(class) => portable::shared_bytes(class),
+            KernelClass::HopperForward(class) => class.shared_bytes(),
             KernelClass::Backward(class) => portable::backward_shared_bytes(class),
             _ => 0,
         }
@@ -91,6 +98,7 @@ macro_rules! from_class {
 
 from_class! {
     ForwardClass => Forward
+    HopperClass => HopperForward
     BackwardClass => Backward
     DeltaClass => Delta
     FinishDqClass => FinishDq

@@ -63,6 +63,8 @@ pub struct BackwardClass {
     pub dv: Option<Store>,
     /// Whether the gradient of the bias is summed in its workspace.
     pub dbias: bool,
+    /// Whether blocks take turns in adding to dq, so that its bits are the same every time.
+    pub ordered: bool,
 }
 
 impl BackwardClass {
@@ -81,6 +83,12 @@ impl BackwardClass {
         list.extend(self.dk.map(|_| rows(Tensor::Dk)).unwrap_or_default());
         list.extend(self.dv.map(|_| rows(Tensor::Dv)).unwrap_or_default());
         list.extend(shared_parameters(self.lengths, self.scores, self.dropout));
+        if self.ordered {
+            list.extend([Parameter::Base(Tensor::Turns), Parameter::QueryTiles]);
+            if !self.dropout {
+                list.push(Parameter::HeadsQ);
+            }
+        }
         list
     }
 

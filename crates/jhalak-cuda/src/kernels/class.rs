@@ -92,6 +92,8 @@ pub struct ForwardClass {
     pub tile: Tile,
     /// A tile's rows are all heads of a group, position by position, so that short queries fill it.
     pub grouped: bool,
+    /// A block takes a part of a tile's keys; out and lse have a dimension more, for the parts.
+    pub split: bool,
     /// Sequences of different lengths.
     pub lengths: Lengths,
     /// Visibility by position.
@@ -116,6 +118,12 @@ impl ForwardClass {
         let rows = |tensor| rows_parameters(tensor, self.access);
         let mut list = [Tensor::Q, Tensor::K, Tensor::V, Tensor::Out].map(rows).concat();
         list.extend(row_parameters(Tensor::Lse));
+        if self.split {
+            list.push(Parameter::Parts);
+            list.extend(
+                [Tensor::Out, Tensor::Lse].map(|tensor| Parameter::Stride(tensor, Axis::Part)),
+            );
+        }
         list.extend(shared_parameters(self.lengths, self.scores, self.dropout));
         if self.scores.folded {
             list.push(Parameter::Slack);

@@ -7,12 +7,17 @@
 mod any;
 mod backward_class;
 mod class;
+mod context;
 mod dropout;
 mod element;
+mod finish;
 mod guarded;
+pub mod hopper;
+mod normaliser;
 mod parameters;
 pub mod passes;
 pub mod portable;
+mod repair;
 mod row;
 mod scores;
 mod sequence;

@@ -3,7 +3,7 @@
 //! A kernel asks for a [`Parameter`] by name; a launch gives its value by the same name. So the
 //! order is written once.
 
-use jhalak_ptx::{B32, B64, F32, KernelBuilder, Param};
+use jhalak_ptx::{B32, B64, F32, KernelBuilder, Param, TensorMap};
 
 /// A tensor that a kernel reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,6 +60,8 @@ pub enum Tensor {
     DbiasSum,
     /// The gradient of the bias.
     Dbias,
+    /// How many blocks have begun, and whose turn it is in each tile of dq.
+    Turns,
 }
 
 /// A direction in which a tensor has a stride.
@@ -84,6 +86,8 @@ pub enum Parameter {
     Base(Tensor),
     /// A tensor's stride.
     Stride(Tensor, Axis),
+    /// What the copy engine must know of a tensor.
+    Map(Tensor),
     /// Queries of a dense sequence; all rows of packed queries.
     RowsQ,
     /// Keys of a dense sequence; all rows of packed keys.
@@ -94,6 +98,8 @@ pub enum Parameter {
     RowTiles,
     /// Query heads.
     HeadsQ,
+    /// Units of work of all sequences and heads.
+    Units,
     /// Query heads of a key head.
     Group,
     /// 1 where the last query sits on the last key, 0 where positions are given.
@@ -142,19 +148,23 @@ pub enum Parameter {
     Storages,
     /// Parts of the keys.
     Parts,
+    /// Tiles of queries of a head, those of all packed sequences.
+    QueryTiles,
 }
 
 enum Kind {
     U32,
     U64,
     F32,
+    Map,
 }
 
 impl Parameter {
     fn kind(self) -> Kind {
-        use Parameter::{Base, Keep, Scale, ScaleLog2, ScaleOverCap, Slack, Softcap, Stride};
+        use Parameter::{Base, Keep, Map, Scale, ScaleLog2, ScaleOverCap, Slack, Softcap, Stride};
         match self {
             Base(_) | Stride(..) => Kind::U64,
+            Map(_) => Kind::Map,
             Scale | ScaleLog2 | Slack | Softcap | ScaleOverCap | Keep => Kind::F32,
             _ => Kind::U32,
         }
@@ -165,6 +175,7 @@ impl Parameter {
         let name = match self {
             Parameter::Base(tensor) => format!("{tensor:?}"),
             Parameter::Stride(tensor, axis) => format!("{tensor:?}_{axis:?}"),
+            Parameter::Map(tensor) => format!("{tensor:?}_map"),
             other => format!("{other:?}"),
         };
         name.replace(['(', ')'], "")
@@ -172,6 +183,7 @@ impl Parameter {
 }
 
 /// The declared parameters of a kernel.
+#[derive(Clone)]
 pub(crate) struct Inputs(Vec<(Parameter, Place)>);
 
 #[derive(Clone, Copy)]
@@ -179,6 +191,7 @@ enum Place {
     U32(Param<B32>),
     U64(Param<B64>),
     F32(Param<F32>),
+    Map(TensorMap),
 }
 
 impl Inputs {
@@ -190,6 +203,7 @@ impl Inputs {
                 Kind::U32 => Place::U32(k.param_u32(&name)),
                 Kind::U64 => Place::U64(k.param_u64(&name)),
                 Kind::F32 => Place::F32(k.param_f32(&name)),
+                Kind::Map => Place::Map(k.param_tensor_map(&name)),
             };
             (parameter, place)
         };
@@ -230,6 +244,14 @@ impl Inputs {
     /// A tensor's stride, in bytes.
     pub(crate) fn stride(&self, k: &mut KernelBuilder, tensor: Tensor, axis: Axis) -> B64 {
         self.u64(k, Parameter::Stride(tensor, axis))
+    }
+
+    /// The address of a tensor's map.
+    pub(crate) fn map(&self, k: &mut KernelBuilder, tensor: Tensor) -> B64 {
+        match self.place(Parameter::Map(tensor)) {
+            Place::Map(map) => k.tensor_map_address(map),
+            _ => panic!("the map of {tensor:?} is not a map"),
+        }
     }
 
     fn u64(&self, k: &mut KernelBuilder, parameter: Parameter) -> B64 {

@@ -22,11 +22,19 @@ pub(crate) struct Block {
     pub(crate) head_k: B32,
     /// Query heads of a key head.
     pub(crate) group: B32,
+    /// The part of the keys, and how many there are, if they are split.
+    pub(crate) part: Option<[B32; 2]>,
 }
 
 impl Block {
     pub(crate) fn new(k: &mut KernelBuilder, class: &ForwardClass, inputs: &Inputs) -> Self {
-        let (block, head) = (k.ctaid_x(), k.special(Special::CtaidY));
+        let (block, mut head) = (k.ctaid_x(), k.special(Special::CtaidY));
+        let mut part = None;
+        if class.split {
+            let parts = inputs.u32(k, Parameter::Parts);
+            part = Some([k.rem_u32(head, parts), parts]);
+            head = k.div_u32(head, parts);
+        }
         let tiles = inputs.u32(k, Parameter::RowTiles);
         let (batch, mut tile) = (k.div_u32(block, tiles), k.rem_u32(block, tiles));
         if class.bounds.upper {
@@ -40,17 +48,26 @@ impl Block {
         } else {
             (head, k.div_u32(head, group))
         };
-        Block { batch, tile, head, head_k, group }
+        Block { batch, tile, head, head_k, group, part }
     }
 
-    /// Of a grid over tiles of keys and key heads.
-    pub(crate) fn of_keys(k: &mut KernelBuilder, inputs: &Inputs) -> Self {
-        let (block, head_k) = (k.ctaid_x(), k.special(Special::CtaidY));
+    /// Of a grid over tiles of keys and key heads. With a ticket, the number of blocks that came
+    /// before, late keys come first.
+    pub(crate) fn of_keys(k: &mut KernelBuilder, inputs: &Inputs, ticket: Option<B32>) -> Self {
+        let (mut block, mut head_k) = (k.ctaid_x(), k.special(Special::CtaidY));
+        if let Some(ticket) = ticket {
+            let across = k.special(Special::NctaidX);
+            (block, head_k) = (k.rem_u32(ticket, across), k.div_u32(ticket, across));
+        }
         let tiles = inputs.u32(k, Parameter::RowTiles);
-        let (batch, tile) = (k.div_u32(block, tiles), k.rem_u32(block, tiles));
+        let (batch, mut tile) = (k.div_u32(block, tiles), k.rem_u32(block, tiles));
+        if ticket.is_some() {
+            let last = k.sub_u32(tiles, 1);
+            tile = k.sub_u32(last, tile);
+        }
         let group = inputs.u32(k, Parameter::Group);
         let head = k.mul_lo_u32(head_k, group);
-        Block { batch, tile, head, head_k, group }
+        Block { batch, tile, head, head_k, group, part: None }
     }
 }
 

@@ -1,15 +1,17 @@
 //! The plan of the backward kernel of a call.
 
-use jhalak_problem::{Backward, Gradient, Result};
+use jhalak_problem::{Backward, Error, Gradient, Problem, Result};
 
 use super::forward::{blocks, bounds, lengths, scores};
 use super::limits::Limits;
 use super::passes::{self, BackwardWorkspace};
 use super::tile;
-use super::values::{Value, Values};
+use super::values::{Counts, Value, Values};
 use crate::kernels::portable::backward_shared_bytes;
 use crate::kernels::{Access, BackwardClass, Element, Parameter, Scores, Store, Tensor, Tile};
 
+/// The fewest rows of queries of a tile.
+const LEAST_ROWS: usize = 8;
 /// The tensors of rows.
 const ROWS: [Tensor; 6] = [Tensor::Q, Tensor::K, Tensor::V, Tensor::Dout, Tensor::Dk, Tensor::Dv];
 
@@ -37,6 +39,7 @@ impl BackwardPlan {
     ) -> Result<Option<Self>> {
         let problem = call.problem();
         let element = limits.check(problem)?;
+        check_bias(call)?;
         let tensors = passes::tensors(call, workspace);
         let targets = call.targets();
         let store = |gradient: &Option<Gradient<'_>>| {
@@ -68,6 +71,7 @@ impl BackwardPlan {
             dk: store(&targets.dk),
             dv: store(&targets.dv),
             dbias: targets.dbias.is_some(),
+            ordered: workspace.turns.is_some() && targets.dq.is_some(),
         };
         let rows_k = problem.tensors().k.shape()[if problem.is_packed() { 0 } else { 1 }];
         let heads = problem.heads_k();
@@ -81,13 +85,21 @@ impl BackwardPlan {
         let keys = if class.dropout { max_k + 31 } else { max_k };
         let tiles = keys.div_ceil(class.tile.keys as usize).max(1);
         let blocks = blocks(problem, tiles)?;
-        let values = Values { problem, tensors, row_tiles: tiles as u32 };
+        let query_tiles = query_tiles(problem, class.tile.rows as usize) as u32;
+        let counts = Counts { row_tiles: tiles as u32, query_tiles, ..Counts::default() };
+        let values = Values { problem, tensors, counts };
         let parameters: Vec<Parameter> = class.parameters();
         Ok(Some(BackwardPlan {
             class,
             grid: [blocks, heads as u32],
             arguments: parameters.into_iter().map(|parameter| values.of(parameter)).collect(),
         }))
+    }
+
+    /// How many turns a call has, one more for tickets; see [`BackwardWorkspace::turns`].
+    pub fn turns(problem: &Problem<'_>) -> usize {
+        let sequences = if problem.is_packed() { 1 } else { problem.batch() };
+        1 + sequences * problem.heads_q() * query_tiles(problem, LEAST_ROWS)
     }
 
     /// Threads of a block.
@@ -98,6 +110,32 @@ impl BackwardPlan {
     /// Dynamic shared memory of a block, in bytes.
     pub fn shared_bytes(&self) -> u32 {
         backward_shared_bytes(&self.class)
+    }
+}
+
+/// The gradients of several scores with one number of the bias come in any order.
+fn check_bias(call: &Backward<'_>) -> Result<()> {
+    let problem = call.problem();
+    let (Some(bias), true) = (problem.bias_shape(), problem.is_deterministic()) else {
+        return Ok(());
+    };
+    let (max_q, max_k) = problem.max_seqlens();
+    let whole = [problem.batch(), problem.heads_q(), max_q, max_k];
+    let broadcast = bias.into_iter().zip(whole).any(|(size, whole)| size == 1 && whole > 1);
+    if !broadcast || call.targets().dbias.is_none() {
+        return Ok(());
+    }
+    let rule = "of a bias that is broadcast cannot be deterministic on a GPU";
+    Err(Error::Combination { argument: "dbias", rule })
+}
+
+/// Tiles of queries of a head. Of packed sequences each may begin within a tile.
+fn query_tiles(problem: &Problem<'_>, rows: usize) -> usize {
+    let q = problem.tensors().q;
+    if problem.is_packed() {
+        q.shape()[0] / rows + problem.batch() + 1
+    } else {
+        q.shape()[1].div_ceil(rows)
     }
 }
 

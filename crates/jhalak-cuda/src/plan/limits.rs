@@ -3,6 +3,8 @@
 use jhalak_problem::{DType, Error, Problem, Result};
 use jhalak_ptx::Target;
 
+use super::path::Reason;
+use crate::driver::Properties;
 use crate::kernels::Element;
 
 /// The largest head dimension of the kernels.
@@ -20,26 +22,33 @@ pub struct Limits {
     pub target: Target,
     /// The most shared memory of a block, in bytes.
     pub shared_bytes: u32,
+    /// Multiprocessors, each of which runs a block or more at once.
+    pub multiprocessors: u32,
+    /// Whether there are kernels for Hopper; if not, why.
+    pub hopper: Result<(), Reason>,
 }
 
 impl Limits {
-    /// Those of a target's smallest device.
+    /// Those of a target's smallest device. Of [`Target::Sm90a`], that is Hopper, beside the portable
+    /// kernels.
     pub fn of(target: Target) -> Self {
+        let hopper = if target == Target::Sm90a { Ok(()) } else { Err(Reason::Device) };
+        let target = target.min(Target::Sm80);
         let shared_bytes = match target {
             // sm_86 has less than sm_80.
             Target::Sm80 => 99 * 1024,
             other => other.max_shared_bytes(),
         };
-        Limits { target, shared_bytes }
+        Limits { target, shared_bytes, multiprocessors: 16, hopper }
     }
 
-    /// Those of the portable kernels on a device of this compute capability.
+    /// Those of a device with these properties.
     ///
     /// # Errors
     /// [`Error::Environment`] for a device older than sm_75.
-    pub fn of_capability(capability: (u32, u32), shared_bytes: u32) -> Result<Self> {
-        let (major, minor) = capability;
-        let target = match capability {
+    pub fn of_device(properties: &Properties) -> Result<Self> {
+        let (major, minor) = properties.compute_capability;
+        let target = match (major, minor) {
             (0..7, _) | (7, 0..5) => {
                 return Err(Error::Environment(format!(
                     "GPU kernels need compute capability 7.5 or newer, this device has \
@@ -49,8 +58,14 @@ impl Limits {
             (7, _) => Target::Sm75,
             _ => Target::Sm80,
         };
-        let shared_bytes = shared_bytes.min(target.max_shared_bytes());
-        Ok(Limits { target, shared_bytes })
+        let shared_bytes = properties.shared_memory_per_block.min(target.max_shared_bytes());
+        let hopper = if (major, minor) == (9, 0) { Ok(()) } else { Err(Reason::Device) };
+        Ok(Limits { target, shared_bytes, multiprocessors: properties.multiprocessors, hopper })
+    }
+
+    /// The same for the portable kernels alone.
+    pub fn portable(self) -> Self {
+        Limits { hopper: Err(Reason::Asked), ..self }
     }
 
     /// The element of a call, if kernels can run it.

@@ -4,33 +4,16 @@ use jhalak_problem::{DType, Error, Forward, Merge, Result};
 
 use super::limits::{Limits, check_size};
 use super::passes::{PassPlan, RowGrid};
-use super::place::Place;
+use super::split::SplitWorkspace;
 use super::tensors::Tensors;
 use super::values::Value;
 use crate::kernels::passes::{MergeClass, Parts};
-use crate::kernels::{Access, Axis, Element, Parameter, Tensor};
+use crate::kernels::{Access, Element, Parameter, Tensor};
 
 /// The most parts with tensors of their own: so many addresses and strides fit the parameters.
 const MAX_PARTS: usize = 48;
 /// Up to so many rows, each has a block of its own: fewer would leave most of a GPU idle.
 const FEW_ROWS: usize = 2048;
-/// The axes of results of parts.
-const PARTS: &[Axis] = &[Axis::Part, Axis::Batch, Axis::Row, Axis::Head, Axis::Column];
-/// The axes of their lse.
-const PART_NUMBERS: &[Axis] = &[Axis::Part, Axis::Batch, Axis::Head, Axis::Row];
-
-/// Results over parts of the keys of one call, in the device's memory: floats in row-major order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SplitWorkspace {
-    /// The number of parts.
-    pub parts: u32,
-    /// The address of the outs, a multiple of 16: [parts, B, Sq, Hq, Dv], or
-    /// [parts, total_q, Hq, Dv] of packed sequences.
-    pub out: u64,
-    /// The address of the lses: [parts, B, Hq, Sq] or [parts, Hq, total_q].
-    pub lse: u64,
-}
-
 impl PassPlan<MergeClass> {
     /// Plans a merge of given parts; `None` if there are no rows.
     ///
@@ -85,14 +68,12 @@ impl PassPlan<MergeClass> {
         let (out, lse) = (call.out_view(), call.lse_view());
         let size = Size::of(out.shape());
         let Size { storages, rows, heads, columns } = size;
-        let parts = workspace.parts as usize;
-        let (outs, lses) =
-            ([parts, storages, rows, heads, columns], [parts, storages, heads, rows]);
+        let [outs, lses] = workspace.places(out.shape());
         let tensors = Tensors::none()
             .with_rows(Tensor::Out, Some(out))
             .with_numbers(Tensor::Lse, Some(lse))
-            .with_place(Tensor::PartOut(0), Place::of_floats(workspace.out, &outs, PARTS))
-            .with_place(Tensor::PartLse(0), Place::of_floats(workspace.lse, &lses, PART_NUMBERS));
+            .with_place(Tensor::PartOut(0), outs)
+            .with_place(Tensor::PartLse(0), lses);
         let vectors = tensors.take_vectors(&[Tensor::Out, Tensor::PartOut(0)]);
         let few = storages.saturating_mul(rows).saturating_mul(heads) <= FEW_ROWS;
         let class = MergeClass {

@@ -6,18 +6,25 @@
 //! ```
 
 mod backward;
+mod boxes;
 mod forward;
+mod hopper;
 mod limits;
 mod merge;
 mod passes;
+mod path;
 mod place;
+mod split;
 mod tensors;
 mod tile;
+mod tuning;
 mod values;
 
 pub use backward::BackwardPlan;
+pub use boxes::TensorBox;
 pub use forward::ForwardPlan;
 pub use limits::Limits;
-pub use merge::SplitWorkspace;
 pub use passes::{BackwardWorkspace, DqSum, PassPlan};
+pub use path::{Path, Reason};
+pub use split::SplitWorkspace;
 pub use values::Value;

@@ -5,7 +5,7 @@ use jhalak_problem::{Backward, Error, OutOrDelta, Problem, Result, TensorView};
 use super::limits::Limits;
 use super::place::{Place, SCORES};
 use super::tensors::Tensors;
-use super::values::{Value, Values};
+use super::values::{Counts, Value, Values};
 use crate::kernels::passes::{Delta, DeltaClass, DsinksClass, FinishDbiasClass, FinishDqClass};
 use crate::kernels::{Access, Element, Lengths, Parameter, Tensor};
 
@@ -31,6 +31,9 @@ pub struct BackwardWorkspace {
     /// The address of the sums of dbias, of the bias's shape, where the backward pass adds to them.
     /// They must be 0 before.
     pub dbias_sum: Option<u64>,
+    /// The address of the turns of blocks, where bits must be the same every time: so many as
+    /// [`BackwardPlan::turns`](super::BackwardPlan::turns) says, 32 bits each, 0 before.
+    pub turns: Option<u64>,
 }
 
 /// The sums of dq: [B, Hq, Sq, columns], or [Hq, total_q, columns] of packed sequences.
@@ -201,6 +204,10 @@ pub(super) fn tensors(call: &Backward<'_>, workspace: &BackwardWorkspace) -> Ten
         .with_scores(Tensor::Dbias, targets.dbias.as_ref().map(|dbias| dbias.view()))
         .with_heads(Tensor::Dsinks, targets.dsinks.as_ref().map(|dsinks| dsinks.view()))
         .with_place(Tensor::Delta, numbers);
+    let tensors = match workspace.turns {
+        None => tensors,
+        Some(address) => tensors.with_place(Tensor::Turns, Place::of_floats(address, &[], SCORES)),
+    };
     let tensors = match workspace.dbias_sum.zip(problem.bias_shape()) {
         None => tensors,
         Some((address, shape)) => {
@@ -238,7 +245,7 @@ fn arguments(
     row_tiles: u32,
     parameters: Vec<Parameter>,
 ) -> Vec<Value> {
-    let values = Values { problem, tensors, row_tiles };
+    let values = Values { problem, tensors, counts: Counts { row_tiles, ..Counts::default() } };
     parameters.into_iter().map(|parameter| values.of(parameter)).collect()
 }
 

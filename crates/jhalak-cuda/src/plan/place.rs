@@ -73,6 +73,22 @@ impl Place {
             && others.into_iter().all(|&(_, _, stride)| aligned(stride))
     }
 
+    /// Whether the copy engine can copy boxes of it (CUDA driver API, `cuTensorMapEncodeTiled`):
+    /// rows of 16-byte pieces, which do not lie on one another.
+    pub(super) fn takes_boxes(&self) -> bool {
+        let others = self.axes.iter().filter(|(axis, ..)| *axis != Axis::Column);
+        self.takes_vectors()
+            && self.axes.iter().all(|&(_, size, _)| size > 0)
+            && others
+                .into_iter()
+                .all(|&(_, size, stride)| size == 1 || (1..1 << 40).contains(&stride))
+    }
+
+    /// The bytes of an element.
+    pub(super) fn element_bytes(&self) -> i64 {
+        self.element
+    }
+
     fn axis(&self, axis: Axis) -> Option<(Axis, usize, i64)> {
         self.axes.iter().find(|(other, ..)| *other == axis).copied()
     }

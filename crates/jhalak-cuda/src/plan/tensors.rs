@@ -2,6 +2,7 @@
 
 use jhalak_problem::{Problem, TensorView};
 
+use super::boxes::TensorBox;
 use super::place::{HEADS, LIST, NUMBERS, Place, ROWS, SCORES};
 use crate::kernels::{Axis, Tensor};
 
@@ -83,6 +84,17 @@ impl Tensors {
     /// Whether rows of all these can be reached 16 bytes at once.
     pub(super) fn take_vectors(&self, tensors: &[Tensor]) -> bool {
         tensors.iter().filter_map(|&tensor| self.place(tensor)).all(Place::takes_vectors)
+    }
+
+    /// Whether the copy engine can copy all these.
+    pub(super) fn take_boxes(&self, tensors: &[Tensor]) -> bool {
+        tensors.iter().filter_map(|&tensor| self.place(tensor)).all(Place::takes_boxes)
+    }
+
+    /// A tensor of rows in boxes of so many rows.
+    pub(super) fn boxes(&self, tensor: Tensor, rows: u32) -> TensorBox {
+        let place = self.place(tensor).expect("a call has all tensors of rows");
+        TensorBox::new(place, rows)
     }
 
     /// The size of a dimension of bias and mask; the largest number where all are broadcast.

@@ -9,15 +9,32 @@ const fn tile(rows: u32, keys: u32, warps: u32) -> Tile {
     Tile { rows, keys, warps }
 }
 
-/// The tile of a forward class, whose own tile is not looked at: the first of its list that fits
-/// the shared memory.
+/// The tile of a forward class, whose own tile is not looked at, for so many rows: the first of its
+/// list that fits the shared memory.
 ///
 /// # Panics
 /// If not even the smallest fits, which no head dimension up to 256 does.
-pub(super) fn forward(class: &ForwardClass, shared: u32) -> Tile {
+pub(super) fn forward(class: &ForwardClass, shared: u32, rows: usize) -> Tile {
     let fits = |tile: &&Tile| shared_bytes(&ForwardClass { tile: **tile, ..*class }) <= shared;
-    let list = candidates(class);
-    *list.iter().find(fits).expect("the smallest tile fits every device")
+    let mut list = short(class, rows).iter().chain(candidates(class));
+    *list.find(fits).expect("the smallest tile fits every device")
+}
+
+/// Few rows, where all the time goes into reading the keys: small blocks, many at once.
+fn short(class: &ForwardClass, rows: usize) -> &'static [Tile] {
+    let widest = class.head_dim.max(class.head_dim_v);
+    match (class.element, rows) {
+        // Copies go through registers, and few threads have few of them.
+        (Element::F16, ..=16) if class.target == Target::Sm75 && widest <= 128 => {
+            const { &[tile(16, 32, 1)] }
+        }
+        (Element::F16, _) if class.target == Target::Sm75 => &[],
+        (Element::F32, ..=16) => const { &[tile(16, 32, 1)] },
+        (_, ..=16) => const { &[tile(16, 64, 1), tile(16, 32, 1)] },
+        (Element::F32, ..=32) => const { &[tile(32, 32, 2)] },
+        (_, ..=32) => const { &[tile(32, 64, 2), tile(32, 32, 2)] },
+        _ => &[],
+    }
 }
 
 fn candidates(class: &ForwardClass) -> &'static [Tile] {
@@ -90,14 +107,18 @@ mod tests {
                     access: Access::Elements,
                     tile,
                     grouped: false,
+                    split: false,
                     lengths: Lengths::default(),
                     bounds: Bounds::default(),
                     scores: Scores::default(),
                     sinks: None,
                     dropout: false,
                 };
-                let tile = forward(&class, shared);
-                assert!(shared_bytes(&ForwardClass { tile, ..class }) <= shared, "{class:?}");
+                for rows in [1, 20, 1000] {
+                    let tile = forward(&class, shared, rows);
+                    assert!(shared_bytes(&ForwardClass { tile, ..class }) <= shared, "{class:?}");
+                }
+                let tile = Tile { rows: 0, keys: 0, warps: 0 };
                 let class = BackwardClass {
                     target,
                     element,
@@ -111,6 +132,7 @@ mod tests {
                     scores: Scores::default(),
                     dropout: false,
                     dbias: false,
+                    ordered: false,
                     dq: true,
                     dk: Some(Store::Add),
                     dv: Some(Store::Add),

@@ -4,7 +4,9 @@ use std::f32::consts::LOG2_E;
 
 use jhalak_problem::{Dropout, Problem};
 
+use super::boxes::TensorBox;
 use super::tensors::Tensors;
+use crate::kernels::hopper::HopperClass;
 use crate::kernels::{Axis, Parameter, SLACK_LOG2};
 
 /// Bounds are kept this far from the ends of 32 bits: further than any two positions are apart.
@@ -21,14 +23,28 @@ pub enum Value {
     U64(u64),
     /// A float.
     F32(f32),
+    /// What the copy engine must know of a tensor.
+    Map(TensorBox),
 }
 
 /// What a call says about each parameter.
 pub(super) struct Values<'a> {
     pub(super) problem: &'a Problem<'a>,
     pub(super) tensors: Tensors,
+    pub(super) counts: Counts,
+}
+
+/// How a call is cut.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Counts {
     /// Tiles of rows of a sequence, along the grid.
     pub(super) row_tiles: u32,
+    /// Parts of the keys.
+    pub(super) parts: u32,
+    /// Tiles of queries of a head.
+    pub(super) query_tiles: u32,
+    /// The kernel, if it is one for Hopper, and the units of its work.
+    pub(super) hopper: Option<(HopperClass, u32)>,
 }
 
 impl Values<'_> {
@@ -41,15 +57,20 @@ impl Values<'_> {
             Parameter::Stride(tensor, axis) => {
                 Value::U64(self.tensors.stride(tensor, axis).cast_unsigned())
             }
+            Parameter::Map(tensor) => {
+                let (class, _) = self.counts.hopper.expect("only kernels for Hopper have maps");
+                Value::Map(self.tensors.boxes(tensor, class.box_rows(tensor)))
+            }
+            Parameter::Units => Value::U32(self.counts.hopper.map_or(0, |(_, units)| units)),
             Parameter::RowsQ => Value::U32(rows(inputs.q.shape())),
             Parameter::RowsK => Value::U32(rows(inputs.k.shape())),
             Parameter::Batch => Value::U32(problem.batch() as u32),
             Parameter::Storages => {
                 Value::U32(if problem.is_packed() { 1 } else { problem.batch() as u32 })
             }
-            // Only merging has parts, and it has no problem.
-            Parameter::Parts => Value::U32(0),
-            Parameter::RowTiles => Value::U32(self.row_tiles),
+            Parameter::Parts => Value::U32(self.counts.parts),
+            Parameter::RowTiles => Value::U32(self.counts.row_tiles),
+            Parameter::QueryTiles => Value::U32(self.counts.query_tiles),
             Parameter::HeadsQ => Value::U32(problem.heads_q() as u32),
             Parameter::Group => Value::U32(problem.group() as u32),
             Parameter::Aligned => Value::U32(problem.starts().is_none().into()),

@@ -34,12 +34,14 @@ pub fn judged(
     let problem = Problem::new(&case.attention(tensors), q, k, v).unwrap();
     let (dout, dlse) = ask.upstream(&problem, case.seed);
     let dout = change(dout);
-    let gradients = backward(case, tensors, &problem, ask, (&dout, dlse.as_ref()), limits)?;
+    let upstream = (&dout, dlse.as_ref());
+    let gradients = backward(case, tensors, &problem, ask, upstream, limits, case.seed)?;
     let dlse = dlse.as_ref().map(Strided::values);
     gradients.judge(&problem, tensors, &dout.values(), dlse.as_deref())
 }
 
-/// Runs a case in the emulator; `host` is its problem in host memory.
+/// Runs a case in the emulator, with blocks and warps in an order that follows from a seed; `host` is
+/// its problem in host memory.
 pub fn backward(
     case: &Case,
     tensors: &Tensors,
@@ -47,6 +49,7 @@ pub fn backward(
     ask: &Ask,
     (dout, dlse): (&Strided, Option<&Strided>),
     limits: Limits,
+    order: u64,
 ) -> Result<Gradients, String> {
     let mut memory = Memory::new();
     let views = tensors.views_on(DEVICE, |bytes| memory.alloc(bytes));
@@ -64,7 +67,7 @@ pub fn backward(
         // SAFETY: the host writes nothing to another device's memory.
         unsafe { tensor.view_mut_at(places[n], DEVICE) }
     });
-    run(&Backward::new(&problem, inputs, targets).unwrap(), limits, case.seed, &mut memory)?;
+    run(&Backward::new(&problem, inputs, targets).unwrap(), limits, order, &mut memory)?;
     for (tensor, place) in gradients.tensors.iter_mut().zip(places) {
         let Some(tensor) = tensor else { continue };
         let count = tensor.bytes().len();
@@ -88,6 +91,9 @@ fn run(call: &Backward<'_>, limits: Limits, seed: u64, memory: &mut Memory) -> R
             let elements: usize = dbias.view().shape().iter().product();
             memory.alloc(&vec![0; 4 * elements])
         }),
+        turns: problem
+            .is_deterministic()
+            .then(|| memory.alloc(&vec![0; 4 * BackwardPlan::turns(problem)])),
     };
     let mut launch = |module: &Module, name, grid: [u32; 2], threads, shared, values: &[Value]| {
         let mut launch = Launch::new(module, name)
@@ -101,6 +107,7 @@ fn run(call: &Backward<'_>, limits: Limits, seed: u64, memory: &mut Memory) -> R
                 Value::U32(value) => launch.arg(value),
                 Value::U64(value) => launch.arg(value),
                 Value::F32(value) => launch.arg(value),
+                Value::Map(_) => unreachable!("backward kernels have no tensor maps"),
             };
         }
         launch.run(memory).map(|_| ()).map_err(|report| report.to_string())

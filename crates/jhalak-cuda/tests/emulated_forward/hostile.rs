@@ -8,7 +8,7 @@ use jhalak_ptx::Target;
 
 use crate::run::{check, forward, judged};
 
-const TARGETS: [Target; 2] = [Target::Sm75, Target::Sm80];
+const TARGETS: [Target; 3] = [Target::Sm75, Target::Sm80, Target::Sm90a];
 
 /// Contiguous f16 attention of 70 queries and 150 keys.
 fn case() -> Case {

@@ -65,3 +65,26 @@ fn any_case_on_turing_is_right() {
     run(Target::Sm75, &any_case(&[DType::F16, DType::F32], 300), 30);
     run(Target::Sm75, &any_case(&[DType::F16], 300).prop_map(contiguous), 30);
 }
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn any_deterministic_case_is_right() {
+    let deterministic = |case: Case| {
+        let bias = case.bias.map(|(_, f32)| ([true; 4], f32));
+        Case { deterministic: true, bias, ..case }
+    };
+    run(Target::Sm80, &any_case(DTYPES, 400).prop_map(deterministic), 30);
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn any_case_on_hopper_is_right() {
+    run(Target::Sm90a, &any_case(&[DType::F16, DType::BF16], 600).prop_map(contiguous), 40);
+    run(Target::Sm90a, &any_case(&[DType::F16, DType::BF16], 1200).prop_map(plain), 40);
+}
+
+/// What the kernels for Hopper cover.
+fn plain(case: Case) -> Case {
+    let (bias, mask, dropout) = (None, None, None);
+    usual(Case { bias, mask, dropout, ..case })
+}

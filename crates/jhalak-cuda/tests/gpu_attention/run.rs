@@ -15,13 +15,17 @@ use crate::memory::Memory;
 
 const DEVICE: Device = Device::Cuda(0);
 
-/// The first GPU, with the kernels of an architecture. Kernels are shared by all tests.
+/// The first GPU, with the kernels of an architecture: of Hopper where they cover the call. Kernels are shared by all tests.
 pub fn engine(target: Target) -> Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     let engine = ENGINE.get_or_init(|| Engine::new(0).unwrap()).clone();
     match target {
         Target::Sm75 => engine.with_limits(Limits::of(target)),
-        _ => engine,
+        Target::Sm90a => engine,
+        _ => {
+            let portable = engine.limits().portable();
+            engine.with_limits(portable)
+        }
     }
 }
 
@@ -52,8 +56,10 @@ pub fn forward(engine: &Engine, case: &Case, tensors: &Tensors) -> Result<Attend
     // SAFETY: the host writes nothing to another device's memory.
     let outputs = unsafe { (out.view_mut_at(out_at, DEVICE), lse.view_mut_at(lse_at, DEVICE)) };
     let call = Forward::new(&problem, outputs.0, outputs.1).unwrap();
+    let workspace = engine.forward_workspace_bytes(&problem).unwrap();
+    let workspace = memory.allocate(workspace);
     // SAFETY: the memory lives until the stream has done the work.
-    let launched = unsafe { engine.forward(&stream, &call) };
+    let launched = unsafe { engine.forward(&stream, &call, workspace) };
     launched.and_then(|()| Ok(stream.synchronize()?)).map_err(|error| error.to_string())?;
     memory.download(out, out_at);
     memory.download(lse, lse_at);

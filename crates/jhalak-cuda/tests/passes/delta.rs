@@ -34,6 +34,7 @@ fn run(gpu: &mut Gpu, given: Given<'_>, dq_sum: Option<&Held>, seed: u64) -> (He
             columns: *sum.shape.last().unwrap() as u32,
         }),
         dbias_sum: None,
+        turns: None,
     };
     let class = with_call(gpu, given, GradientTargets::default(), |gpu, call| {
         let plan = PassPlan::delta(call, limits(), &workspace).unwrap().unwrap();

@@ -29,7 +29,8 @@ fn run(
         sinks: Some(sinks),
         scale: 1.0,
     };
-    let workspace = BackwardWorkspace { delta: delta.address(), dq_sum: None, dbias_sum: None };
+    let workspace =
+        BackwardWorkspace { delta: delta.address(), dq_sum: None, dbias_sum: None, turns: None };
     let mut targets = GradientTargets::default();
     targets.dsinks = Some(target);
     with_call(gpu, given, targets, |gpu, call| {

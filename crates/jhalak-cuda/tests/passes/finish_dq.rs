@@ -36,6 +36,7 @@ fn run(
         delta: numbers.address(),
         dq_sum: Some(DqSum { address: sums.address(), columns }),
         dbias_sum: None,
+        turns: None,
     };
     let mut targets = GradientTargets::default();
     targets.dq = Some(target);
@@ -173,7 +174,8 @@ fn a_call_without_dq_has_nothing_to_finish() {
         sinks: None,
         scale: 1.0,
     };
-    let workspace = BackwardWorkspace { delta: numbers.address(), dq_sum: None, dbias_sum: None };
+    let workspace =
+        BackwardWorkspace { delta: numbers.address(), dq_sum: None, dbias_sum: None, turns: None };
     with_call(&mut gpu, given, GradientTargets::default(), |_, call| {
         let plan = PassPlan::<passes::FinishDqClass>::finish_dq(call, limits(), &workspace);
         assert_eq!(plan.unwrap(), None);

@@ -217,6 +217,7 @@ impl Gpu {
                 Value::U32(value) => Argument::U32(value),
                 Value::U64(value) => Argument::U64(value),
                 Value::F32(value) => Argument::F32(value),
+                Value::Map(_) => unreachable!("passes have no tensor maps"),
             })
         });
         launch.run(&mut self.memory).unwrap_or_else(|report| panic!("{report}"));

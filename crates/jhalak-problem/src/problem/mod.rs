@@ -52,6 +52,7 @@ pub struct Problem<'a> {
     sinks: Option<TensorView<'a>>,
     dropout: Option<Dropout>,
     out_dtype: DType,
+    deterministic: bool,
 }
 
 impl<'a> Problem<'a> {
@@ -114,6 +115,7 @@ impl<'a> Problem<'a> {
             sinks: attention.sinks,
             dropout: checked_dropout(attention)?,
             out_dtype: attention.out_dtype.unwrap_or(q.dtype()),
+            deterministic: attention.deterministic,
         };
         problem.check_optional_tensors()?;
         if problem.out_dtype != q.dtype() && problem.out_dtype != DType::F32 {
@@ -371,6 +373,11 @@ impl<'a> Problem<'a> {
     /// The bias tensor's own shape, with 1 where it is broadcast.
     pub fn bias_shape(&self) -> Option<[usize; 4]> {
         self.bias.as_ref().map(|view| std::array::from_fn(|d| view.shape()[d]))
+    }
+
+    /// Whether gradients' bits must be the same every time.
+    pub fn is_deterministic(&self) -> bool {
+        self.deterministic
     }
 
     /// Whether a boolean mask is given.

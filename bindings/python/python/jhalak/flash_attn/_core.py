@@ -83,8 +83,11 @@ def page_rows(table, length, page_size):
 
 
 @torch.no_grad()
-def signed_probabilities(q, k, v, rng_state, options, dropout_p, cu_q, cu_k):
-    """The softmax's weights [B, Hq, Sq, Sk], negative where dropout drops them; for tests only."""
+def signed_probabilities(q, k, v, rng_state, options, dropout_p, cu_q, cu_k, longest=None):
+    """The softmax's weights [B, Hq, Sq, Sk], negative where dropout drops them; for tests only.
+
+    Packed sequences have the `longest` (Sq, Sk) where it is given.
+    """
     seed, offset = rng_state.tolist()
     kept = jhalak.dropout_mask(
         q,
@@ -107,7 +110,11 @@ def signed_probabilities(q, k, v, rng_state, options, dropout_p, cu_q, cu_k):
                 slopes = slopes[b]
             part = _weights(q[None, q0:q1], k[None, k0:k1], (*front, slopes, sinks))
             weights[b, :, : q1 - q0, : k1 - k0] = part[0]
-    return torch.where(kept, weights, -weights)
+    signed = torch.where(kept, weights, -weights)
+    if longest is None or cu_q is None:
+        return signed
+    rows, columns = longest[0] - signed.shape[2], longest[1] - signed.shape[3]
+    return torch.nn.functional.pad(signed, (0, columns, 0, rows))
 
 
 def _weights(q, k, options):

@@ -6,7 +6,6 @@ from jhalak.flash_attn import _core
 from jhalak.flash_attn.layers.rotary import apply_rotary_emb
 
 
-@torch.no_grad()
 def flash_attn_with_kvcache(
     q,
     k_cache,
@@ -37,36 +36,37 @@ def flash_attn_with_kvcache(
     before cache_leftpad[b] are not seen. Forward only; num_splits changes nothing here.
     """
     del num_splits
-    batch = q.shape[0]
-    if (k is None) != (v is None):
-        raise ValueError("k and v must be given together")
-    cache = _Cache(k_cache, v_cache, batch, cache_batch_idx, block_table)
-    lengths = cache.lengths(cache_seqlens, k)
-    new = 0 if k is None else k.shape[1]
-    cache.check(lengths + new)
-    if rotary_cos is not None:
-        if rotary_sin is None:
-            raise ValueError("rotary_sin must be given with rotary_cos")
-        turns = causal or any(bound not in (-1, None) for bound in window_size)
-        q = _turned(q, rotary_cos, rotary_sin, rotary_interleaved, lengths, turns)
+    with torch.no_grad():
+        batch = q.shape[0]
+        if (k is None) != (v is None):
+            raise ValueError("k and v must be given together")
+        cache = _Cache(k_cache, v_cache, batch, cache_batch_idx, block_table)
+        lengths = cache.lengths(cache_seqlens, k)
+        new = 0 if k is None else k.shape[1]
+        cache.check(lengths + new)
+        if rotary_cos is not None:
+            if rotary_sin is None:
+                raise ValueError("rotary_sin must be given with rotary_cos")
+            turns = causal or any(bound not in (-1, None) for bound in window_size)
+            q = _turned(q, rotary_cos, rotary_sin, rotary_interleaved, lengths, turns)
+            if k is not None:
+                k = _turned(k, rotary_cos, rotary_sin, rotary_interleaved, lengths, True)
         if k is not None:
-            k = _turned(k, rotary_cos, rotary_sin, rotary_interleaved, lengths, True)
-    if k is not None:
-        cache.append(k, v, lengths)
-    keys, values, used = cache.read(lengths + new, cache_leftpad)
-    out, lse = _core.attend(
-        q,
-        keys,
-        values,
-        0.0,
-        softmax_scale,
-        causal,
-        window_size,
-        softcap,
-        alibi_slopes,
-        s_aux,
-        seqused_k=used,
-    )
+            cache.append(k, v, lengths)
+        keys, values, used = cache.read(lengths + new, cache_leftpad)
+        out, lse = _core.attend(
+            q,
+            keys,
+            values,
+            0.0,
+            softmax_scale,
+            causal,
+            window_size,
+            softcap,
+            alibi_slopes,
+            s_aux,
+            seqused_k=used,
+        )
     return (out, lse) if return_softmax_lse else out
 
 

@@ -16,12 +16,14 @@ def round_multiple(x, m):
     return (x + m - 1) // m * m
 
 
-def _forward(q, k, v, dropout_p, options, return_softmax, cu_q=None, cu_k=None, seqused_k=None):
+def _forward(
+    q, k, v, dropout_p, options, return_softmax, cu_q=None, cu_k=None, seqused_k=None, longest=None
+):
     rng_state = _core.draw_rng_state() if dropout_p else torch.zeros(2, dtype=torch.int64)
     out, lse = _core.attend(q, k, v, dropout_p, *options, None, cu_q, cu_k, seqused_k, rng_state)
     if return_softmax and dropout_p:
         weights = _core.signed_probabilities(
-            q, k, v, rng_state, (*options, None), dropout_p, cu_q, cu_k
+            q, k, v, rng_state, (*options, None), dropout_p, cu_q, cu_k, longest
         )
     else:
         weights = q.new_empty(0)
@@ -71,6 +73,8 @@ def _flash_attn_varlen_forward(
     num_splits=0,
 ):
     """(out, lse [Hq, total_q], S_dmask, rng_state), without gradients."""
+    if seqused_k is not None and return_softmax and dropout_p:
+        raise NotImplementedError("return_softmax is not supported with seqused_k")
     if leftpad_k is not None:
         raise NotImplementedError("leftpad_k is not supported: give k without its padding")
     if block_table is not None:
@@ -79,8 +83,9 @@ def _flash_attn_varlen_forward(
     options = (softmax_scale, causal, window, softcap, alibi_slopes)
     with torch.no_grad():
         return _forward(
-            q, k, v, dropout_p, options, return_softmax, cu_seqlens_q, cu_seqlens_k, seqused_k
-        )
+            q, k, v, dropout_p, options, return_softmax, cu_seqlens_q, cu_seqlens_k, seqused_k,
+            (int(max_seqlen_q), int(max_seqlen_k)),
+        )  # fmt: skip
 
 
 def _backward(dout, q, k, v, out, lse, grads, dropout_p, options, rng_state, cu_q=None, cu_k=None):
@@ -170,72 +175,3 @@ def _flash_attn_varlen_backward(
             dout, q, k, v, out, softmax_lse, (dq, dk, dv), dropout_p, options, rng_state,
             cu_seqlens_q, cu_seqlens_k,
         )  # fmt: skip
-
-
-_TAIL = (
-    "float dropout_p, float? softmax_scale, bool causal, int window_size_left, "
-    "int window_size_right, float softcap, Tensor? alibi_slopes"
-)
-_GRADS = "Tensor(a!)? dq, Tensor(b!)? dk, Tensor(c!)? dv"
-_SAVED = "Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor softmax_lse"
-_PACKING = "Tensor cu_seqlens_q, Tensor cu_seqlens_k, SymInt max_seqlen_q, SymInt max_seqlen_k"
-_FOUR = " -> (Tensor, Tensor, Tensor, Tensor)"
-
-
-def _operation(function, schema, mutates):
-    """A function as an operation of torch, for every device."""
-    return torch.library.custom_op(
-        f"jhalak::{function.__name__}", mutates_args=mutates, schema=schema
-    )(function)
-
-
-_wrapped_flash_attn_forward = _operation(
-    _flash_attn_forward,
-    f"(Tensor q, Tensor k, Tensor v, {_TAIL}, bool return_softmax){_FOUR}",
-    (),
-)
-_wrapped_flash_attn_varlen_forward = _operation(
-    _flash_attn_varlen_forward,
-    f"(Tensor q, Tensor k, Tensor v, {_PACKING}, float dropout_p, float? softmax_scale, "
-    "bool causal, int window_size_left=-1, int window_size_right=-1, float softcap=0.0, "
-    "Tensor? alibi_slopes=None, bool return_softmax=False, Tensor? block_table=None, "
-    "Tensor? leftpad_k=None, Tensor? seqused_k=None, bool zero_tensors=False, int num_splits=0)"
-    f"{_FOUR}",
-    (),
-)
-_wrapped_flash_attn_backward = _operation(
-    _flash_attn_backward,
-    f"({_SAVED}, {_GRADS}, {_TAIL}, bool deterministic, Tensor? rng_state=None) -> Tensor",
-    ("dq", "dk", "dv"),
-)
-_wrapped_flash_attn_varlen_backward = _operation(
-    _flash_attn_varlen_backward,
-    f"({_SAVED}, {_GRADS}, {_PACKING}, {_TAIL}, bool deterministic, Tensor? rng_state=None, "
-    "bool zero_tensors=False) -> Tensor",
-    ("dq", "dk", "dv"),
-)
-
-
-@_wrapped_flash_attn_forward.register_fake
-def _(q, k, v, *options):
-    dropout_p, return_softmax = options[0], options[-1]
-    batch, seqlen, heads, _ = q.shape
-    drawn = (batch, heads, seqlen, k.shape[1]) if return_softmax and dropout_p else (0,)
-    out, lse = _kernels.new_results(q, v, False, q.dtype)
-    return out, lse, q.new_empty(drawn), torch.empty(2, dtype=torch.int64)
-
-
-@_wrapped_flash_attn_varlen_forward.register_fake
-def _(q, k, v, *options, **named):
-    out, lse = _kernels.new_results(q, v, True, q.dtype)
-    return out, lse, q.new_empty(0), torch.empty(2, dtype=torch.int64)
-
-
-@_wrapped_flash_attn_backward.register_fake
-def _(dout, q, k, v, out, softmax_lse, *options, **named):
-    return torch.empty_like(softmax_lse, memory_format=torch.contiguous_format)
-
-
-@_wrapped_flash_attn_varlen_backward.register_fake
-def _(dout, q, k, v, out, softmax_lse, *options, **named):
-    return torch.empty_like(softmax_lse, memory_format=torch.contiguous_format)

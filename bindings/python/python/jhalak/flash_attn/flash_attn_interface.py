@@ -1,16 +1,12 @@
 """flash-attn 2.8's functions, public and private, with its signatures and results."""
 
-from jhalak.flash_attn import _core
+from jhalak.flash_attn import _core, _operations
 from jhalak.flash_attn._kvcache import flash_attn_with_kvcache
 from jhalak.flash_attn._private import (
     _flash_attn_backward,
     _flash_attn_forward,
     _flash_attn_varlen_backward,
     _flash_attn_varlen_forward,
-    _wrapped_flash_attn_backward,
-    _wrapped_flash_attn_forward,
-    _wrapped_flash_attn_varlen_backward,
-    _wrapped_flash_attn_varlen_forward,
     maybe_contiguous,
     round_multiple,
 )
@@ -35,6 +31,13 @@ __all__ = [
     "round_multiple",
 ]
 
+(
+    _wrapped_flash_attn_forward,
+    _wrapped_flash_attn_varlen_forward,
+    _wrapped_flash_attn_backward,
+    _wrapped_flash_attn_varlen_backward,
+) = _operations.register("jhalak")
+
 
 def flash_attn_func(
     q,
@@ -53,7 +56,7 @@ def flash_attn_func(
     """Attention on q [B, Sq, Hq, D] and k, v [B, Sk, Hk, D]; out [B, Sq, Hq, Dv].
 
     return_attn_probs gives (out, lse [B, Hq, Sq], S_dmask): the softmax's weights, negative where
-    dropped, or None without dropout. Results are deterministic whatever `deterministic` says.
+    dropped; empty without dropout. Results are deterministic whatever `deterministic` says.
     s_aux [Hq] are attention sinks.
     """
     del deterministic
@@ -222,7 +225,7 @@ def _call(q, k, v, dropout_p, options, cu_q, cu_k, seqused_k, return_attn_probs)
         return out
     if not dropout_p:
         out, lse = _core.attend(q, k, v, dropout_p, *options, cu_q, cu_k, seqused_k)
-        return out, lse, None
+        return out, lse, q.new_empty(0)
     rng_state = _core.draw_rng_state()
     out, lse = _core.attend(q, k, v, dropout_p, *options, cu_q, cu_k, seqused_k, rng_state)
     signed = _core.signed_probabilities(

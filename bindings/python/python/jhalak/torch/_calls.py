@@ -4,9 +4,10 @@ import torch
 
 from jhalak import _raw
 from jhalak._results import Gradients
-from jhalak.torch import _direct, _kernels, _ops
+from jhalak.torch import _direct, _kernels, _ops, _transformed
 from jhalak.torch._kernels import NO_TENSORS  # noqa: F401 - for jhalak.attention
 
+_LARGEST_SEED = 2**63 - 1
 # The order in which options travel: tensors, then scalars.
 _TENSORS = (
     "bias",
@@ -47,12 +48,14 @@ def attend(q, k, v, tensors, scalars, seed, offset, out_dtype):
     rng = None
     if drops:
         rng = draw_seed() if seed is None else torch.tensor([seed, offset], dtype=torch.int64)
-    return _ops.forward(q, k, v, *tensors, rng, *scalars, out_dtype is not q.dtype)
+    call = _transformed.Forward.apply if _direct.transformed() else _ops.forward
+    return call(q, k, v, *tensors, rng, *scalars, out_dtype is not q.dtype)
 
 
 def draw_seed():
     """Seed and offset from torch's generator: int64 [2] on the host."""
-    return torch.empty(2, dtype=torch.int64).random_()
+    # Not random_(): torch.compile traces only what works out of place.
+    return torch.randint(_LARGEST_SEED, (2,), dtype=torch.int64, device="cpu")
 
 
 def attention_backward(dout, q, k, v, out, lse, delta, dlse, wanted, accumulate, o):
@@ -92,6 +95,8 @@ def merge(parts):
         torch.is_grad_enabled() and any(tensor.requires_grad for tensor in outs + lses)
     ):
         return _kernels.merge(outs, lses)
+    if _direct.transformed():
+        return _transformed.Merge.apply(*outs, *lses)
     return _ops.merge(outs, lses)
 
 

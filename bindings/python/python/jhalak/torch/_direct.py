@@ -27,6 +27,11 @@ def applies(q, k, v, tensors):
     return True
 
 
+def transformed():
+    """Whether torch.func's grad, vmap or another of its transforms is at work."""
+    return _transforms is not None and _transforms() is not None
+
+
 def attention(q, k, v, tensors, scalars, seed, offset, out_dtype):
     """out and lse, with gradients where they are wanted."""
     if torch.is_grad_enabled():

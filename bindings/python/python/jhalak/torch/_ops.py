@@ -66,7 +66,8 @@ def _(dout, dlse, q, k, v, out, lse, *options):
     return tuple(q.new_empty(0) if target is None else target for target in targets)
 
 
-def _save(ctx, inputs, output):
+def save(ctx, inputs, output):
+    """Keeps what `gradients` needs."""
     ctx.save_for_backward(*inputs[:12], *output)
     ctx.scalars = inputs[12:20]
     ctx.set_materialize_grads(False)
@@ -78,7 +79,8 @@ def check_slopes(alibi_slopes):
         raise ValueError("alibi_slopes must not require a gradient: they have none")
 
 
-def _gradients(ctx, dout, dlse):
+def gradients(ctx, dout, dlse, call=backward):
+    """A gradient, or None, for each argument of `forward`."""
     if dout is None and dlse is None:
         return (None,) * 21
     q, k, v, bias, mask, slopes, sinks, cu_q, cu_k, used_q, used_k, rng, out, lse = (
@@ -88,7 +90,7 @@ def _gradients(ctx, dout, dlse):
     needs = [bool(needs_input[n]) for n in (0, 1, 2, 3, 6)]
     if dout is None:
         dout = torch.zeros_like(out)
-    grads = backward(
+    grads = call(
         dout, dlse, q, k, v, out, lse, bias, mask, slopes, sinks, cu_q, cu_k, used_q, used_k, rng,
         *ctx.scalars, needs,
     )  # fmt: skip
@@ -98,7 +100,7 @@ def _gradients(ctx, dout, dlse):
     return (dq, dk, dv, dbias, None, None, dsinks) + (None,) * 14
 
 
-forward.register_autograd(_gradients, setup_context=_save)
+forward.register_autograd(gradients, setup_context=save)
 
 
 def no_second_derivative(*_):
@@ -124,14 +126,15 @@ def _(outs, lses):
     return outs[0].new_empty(outs[0].shape), lses[0].new_empty(lses[0].shape)
 
 
-def _save_merge(ctx, inputs, output):
+def save_merge(ctx, inputs, output):
+    """Keeps what `merge_gradients` needs."""
     outs, lses = inputs
     ctx.parts = len(outs)
     ctx.save_for_backward(*outs, *lses, *output)
     ctx.set_materialize_grads(False)
 
 
-def _merge_gradients(ctx, dout, dlse):
+def merge_gradients(ctx, dout, dlse):
     """Each part has weight exp(lse_part - lse) in out; its lse moves that weight."""
     *parts, out, lse = ctx.saved_tensors
     outs, lses = parts[: ctx.parts], parts[ctx.parts :]
@@ -152,4 +155,4 @@ def _merge_gradients(ctx, dout, dlse):
     return douts, dlses
 
 
-merge.register_autograd(_merge_gradients, setup_context=_save_merge)
+merge.register_autograd(merge_gradients, setup_context=save_merge)

@@ -1,76 +1,26 @@
 //! The end of a tile's rows: sums over lanes, division, lse, and writing.
 
-use jhalak_ptx::Comparison::{Eq, Lt, Ne, Neu};
-use jhalak_ptx::{B32, Connective, F32, KernelBuilder, Pred};
+use jhalak_ptx::Comparison::{Eq, Lt, Ne};
+use jhalak_ptx::{B32, Connective, KernelBuilder, Pred};
 
+use super::super::context::Context;
 use super::super::element::Element;
-use super::super::parameters::{Axis, Parameter, Tensor};
-use super::super::row::{Row, TileRows};
+use super::super::finish::finish_row;
+use super::super::parameters::{Parameter, Tensor};
+use super::super::repair::Repair;
+use super::super::row::TileRows;
 use super::super::softmax::{Exponent, Fragments, Softmax, over_quad, row_of};
 use super::copy::pitch;
-use super::forward::{Context, ThreadRow};
-use super::repair;
+use super::forward::{KeyRange, ThreadRow};
 use crate::kernels::Access;
 
-const LN_2: f32 = std::f32::consts::LN_2;
-const LOG2_E: f32 = std::f32::consts::LOG2_E;
-
-/// What a row's weights are multiplied by, and its lse.
-pub(crate) struct Normaliser {
-    pub(crate) factor: F32,
-    pub(crate) lse: F32,
-}
-
-impl Normaliser {
-    /// For the highest score, −∞ where nothing was seen, and the sum of weights compared with it; the factor includes that of dropout.
-    pub(crate) fn new(
-        k: &mut KernelBuilder,
-        context: &Context<'_>,
-        head: B32,
-        max: F32,
-        sum: F32,
-    ) -> Self {
-        let (mut reference, mut factor, mut total) = (max, None, sum);
-        if let Some(element) = context.class.sinks {
-            let base = context.inputs.base(k, Tensor::Sinks);
-            let place = context.inputs.advance(k, base, head, Tensor::Sinks, Axis::Head);
-            let sink = element.load(k, place);
-            reference = k.max_f32(max, sink);
-            let zero = or_zero(k, reference);
-            let [others, own] = [max, sink].map(|score| {
-                let exponent = k.sub_f32(score, zero);
-                let exponent = k.mul_f32(exponent, LOG2_E);
-                k.ex2_f32(exponent)
-            });
-            total = k.fma_f32(sum, others, own);
-            factor = Some(others);
-        }
-        let inverse = k.rcp_f32(total);
-        let empty = k.setp_f32(Eq, total, 0.0);
-        let mut inverse = k.selp_f32(0.0, inverse, empty);
-        if let Some(factor) = factor {
-            inverse = k.mul_f32(inverse, factor);
-        }
-        if context.dropout.is_some() {
-            let keep = context.inputs.f32(k, Parameter::Keep);
-            inverse = k.mul_f32(inverse, keep);
-        }
-        let reference = or_zero(k, reference);
-        let log2 = k.lg2_f32(total);
-        Normaliser { factor: inverse, lse: k.fma_f32(log2, LN_2, reference) }
-    }
-}
-
-fn or_zero(k: &mut KernelBuilder, score: F32) -> F32 {
-    let nothing = k.setp_f32(Eq, score, f32::NEG_INFINITY);
-    k.selp_f32(0.0, score, nothing)
-}
-
 /// Writes out and lse of a tile's rows.
+#[expect(clippy::too_many_arguments, reason = "the state of a tile")]
 pub(crate) fn write(
     k: &mut KernelBuilder,
     context: &Context<'_>,
     tile_rows: &TileRows,
+    keys: &KeyRange,
     first_row: B32,
     rows: &[ThreadRow],
     softmax: &Softmax,
@@ -88,21 +38,8 @@ pub(crate) fn write(
                 k.selp_f32(f32::NEG_INFINITY, score, nothing)
             }
         };
-        let normaliser = Normaliser::new(k, context, row.head, max, sum);
-        let lse = k.selp_f32(normaliser.lse, f32::NEG_INFINITY, *used);
-        store_lse(k, context, row, lse);
-        // 0 as long as everything is finite.
-        let probe = k.mul_f32(normaliser.lse, 0.0);
-        let probe = k.selp_f32(0.0, probe, nothing);
-        for result in row_of(results, r) {
-            let value = k.mul_f32(result, normaliser.factor);
-            k.selp_f32_to(result, value, 0.0, *used);
-            k.fma_f32_to(probe, result, 0.0, probe);
-        }
-        let probe = over_quad(k, probe, |k, a, b| k.add_f32(a, b));
-        let bad = k.setp_f32_with(Neu, probe, probe, Connective::And, *used);
-        let lanes = k.vote_ballot(bad);
-        let lanes = k.and_b32(lanes, 0x1111_1111);
+        let row_results = row_of(results, r);
+        let lanes = finish_row(k, context, row, [*used, nothing], [max, sum], &row_results);
         let lanes = k.shl_b32(lanes, r as u32);
         broken = Some(match broken {
             None => lanes,
@@ -120,15 +57,14 @@ pub(crate) fn write(
     k.if_(any, |k| {
         // What is written again is written after the first time.
         k.bar_warp_sync();
-        repair::rows(k, context, tile_rows, first_row, broken);
+        let part = class
+            .split
+            .then(|| [keys.begin, keys.end].map(|tile| k.mul_lo_u32(tile, class.tile.keys)));
+        let store = |k: &mut KernelBuilder, row: &_, _, column, value| {
+            context.store_out(k, row, column, value);
+        };
+        Repair { context, tile_rows, part, store: &store }.rows(k, first_row, broken);
     });
-}
-
-fn store_lse(k: &mut KernelBuilder, context: &Context<'_>, row: &Row, lse: F32) {
-    let stored = context.is_stored(k, row);
-    let first = k.setp_u32_with(Eq, context.thread.column, 0, Connective::And, stored);
-    let place = context.row_address(k, Tensor::Lse, context.sequence.start_q, row);
-    k.when(first, |k| k.st(place, lse));
 }
 
 /// From a thread's fragments, element by element or in pairs.

@@ -9,7 +9,8 @@
 use jhalak_ptx::Comparison::{Gt, Lt};
 use jhalak_ptx::{B32, B64, Connective, Error, KernelBuilder, Module, ModuleBuilder, Pred};
 
-use super::super::class::{Access, ForwardClass};
+use super::super::class::ForwardClass;
+use super::super::context::Context;
 use super::super::dropout::{self, Dropout};
 use super::super::parameters::{Axis, Inputs, Parameter, Tensor};
 use super::super::row::{Row, TileRows};
@@ -34,22 +35,6 @@ pub fn forward(class: &ForwardClass) -> Result<Module, Error> {
     let mut module = ModuleBuilder::new(class.target);
     module.kernel(FORWARD, |k| write(k, class));
     module.build()
-}
-
-/// What all parts of the kernel know.
-pub(crate) struct Context<'c> {
-    pub(crate) class: &'c ForwardClass,
-    pub(crate) inputs: Inputs,
-    pub(crate) thread: Thread,
-    pub(crate) block: Block,
-    pub(crate) sequence: Sequence,
-    pub(crate) visible: Visible,
-    pub(crate) scores: Scores,
-    pub(crate) dropout: Option<Dropout>,
-    /// Where the tiles of q, k and v begin in shared memory.
-    pub(crate) tiles: [B32; 3],
-    /// How far the first tile of keys begins before key 0.
-    shift: Option<B32>,
 }
 
 /// A thread's row of a fragment.
@@ -122,23 +107,6 @@ impl Context<'_> {
         }
     }
 
-    /// Where a row of a tensor of rows begins.
-    pub(crate) fn row_address(
-        &self,
-        k: &mut KernelBuilder,
-        tensor: Tensor,
-        start: B32,
-        row: &Row,
-    ) -> B64 {
-        self.sequence.row_address(k, &self.inputs, tensor, start, row)
-    }
-
-    /// The stride between the columns of a tensor of rows, where it is not the element's size.
-    pub(crate) fn column(&self, k: &mut KernelBuilder, tensor: Tensor) -> Option<B64> {
-        let given = self.class.access == Access::Elements;
-        given.then(|| self.inputs.stride(k, tensor, Axis::Column))
-    }
-
     /// The rows of a fragment that the thread holds; `first` is the warp's first row.
     fn thread_rows(&self, k: &mut KernelBuilder, rows: &TileRows, first: B32) -> Vec<ThreadRow> {
         let first = k.add_u32(first, self.thread.row);
@@ -172,7 +140,7 @@ impl Context<'_> {
         k.if_(keys.any, |k| {
             self.keys(k, &rows, &keys, first_row, &thread_rows, &softmax, &results)
         });
-        epilogue::write(k, self, &rows, first_row, &thread_rows, &softmax, &results);
+        epilogue::write(k, self, &rows, &keys, first_row, &thread_rows, &softmax, &results);
     }
 
     /// Takes the rows through their keys.
@@ -227,14 +195,6 @@ impl Context<'_> {
     /// The index of a tile's first key, of those the thread holds, counted from the first tile.
     fn first_key(&self, k: &mut KernelBuilder, tile: B32) -> B32 {
         k.mad_lo_u32(tile, self.class.tile.keys, self.thread.column)
-    }
-
-    /// A key's index in the sequence; below 0 for those that the first tile begins before it.
-    pub(crate) fn unshifted(&self, k: &mut KernelBuilder, key: B32) -> B32 {
-        match self.shift {
-            Some(shift) => k.sub_u32(key, shift),
-            None => key,
-        }
     }
 
     /// Makes products scores, apart from a folded scale and from visibility by position.
@@ -325,11 +285,11 @@ fn offset(n: usize) -> u32 {
     (8 * (n / 2) + n % 2) as u32
 }
 
-/// The keys that a tile's rows see.
-struct KeyRange {
+/// The keys that a tile's rows see; of split keys, those of the block's part.
+pub(crate) struct KeyRange {
     /// Tiles of keys, from the first to the end.
-    begin: B32,
-    end: B32,
+    pub(crate) begin: B32,
+    pub(crate) end: B32,
     any: Pred,
     /// Keys that all rows see: from here, to there.
     all_see_from: B32,
@@ -351,6 +311,19 @@ impl KeyRange {
         let any = k.setp_u32_with(Lt, first, used_q, Connective::And, any);
         let end = k.add_u32(end, tile.keys - 1);
         let (begin, end) = (k.div_u32(begin, tile.keys), k.div_u32(end, tile.keys));
+        let Some([part, parts]) = context.block.part else {
+            return KeyRange { begin, end, any, all_see_from, all_see_to };
+        };
+        // Where nothing is seen the end may lie before the begin.
+        let count = k.sub_u32(end, begin);
+        let count = k.selp_b32(count, 0, any);
+        let most = k.add_u32(count, parts);
+        let most = k.sub_u32(most, 1);
+        let most = k.div_u32(most, parts);
+        let begin = k.mad_lo_u32(part, most, begin);
+        let next = k.add_u32(begin, most);
+        let end = k.min_s32(next, end);
+        let any = k.setp_s32_with(Lt, begin, end, Connective::And, any);
         KeyRange { begin, end, any, all_see_from, all_see_to }
     }
 }
@@ -417,12 +390,5 @@ impl Copies {
         let index = context.unshifted(k, index);
         let sources = copy.strided(k, first, step, index, context.sequence.used_k);
         copy.begin(k, &sources);
-    }
-}
-
-impl Context<'_> {
-    /// Whether a row is stored: it belongs to the sequence.
-    pub(crate) fn is_stored(&self, k: &mut KernelBuilder, row: &Row) -> Pred {
-        k.setp_u32(Lt, row.i, self.sequence.rows_q)
     }
 }

@@ -7,7 +7,6 @@ mod epilogue;
 mod forward;
 mod products;
 mod products_f32;
-mod repair;
 
 pub use backward::{BACKWARD, backward, backward_shared_bytes};
 pub use forward::{FORWARD, forward, shared_bytes};

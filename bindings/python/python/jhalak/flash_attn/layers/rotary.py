@@ -35,7 +35,7 @@ def apply_rotary_emb_torch(x, cos, sin, interleaved=False):
     cos, sin = cos.unsqueeze(-2), sin.unsqueeze(-2)
     part = x[..., :turning]
     turned = part * cos + rotate_half(part, interleaved) * sin
-    return torch.cat((turned.to(x.dtype), x[..., turning:]), dim=-1)
+    return torch.cat((turned, x[..., turning:]), dim=-1)
 
 
 def apply_rotary_emb(
@@ -65,7 +65,9 @@ def apply_rotary_emb(
         raise ValueError(
             f"cos must have a row for position {int(positions.max())}, but has {cos.shape[0]}"
         )
-    turned = apply_rotary_emb_torch(x, cos[positions], sin[positions], interleaved)
+    wide = torch.promote_types(x.dtype, torch.float32)
+    cos, sin = cos[positions].to(wide), sin[positions].to(wide)
+    turned = apply_rotary_emb_torch(x.to(wide), cos, sin, interleaved).to(x.dtype)
     return x.copy_(turned) if inplace else turned
 
 

@@ -20,8 +20,9 @@ mod gradients;
 mod layout;
 mod queries;
 mod repair;
+mod turns;
 
-use jhalak_ptx::Comparison::Lt;
+use jhalak_ptx::Comparison::{Gt, Lt};
 use jhalak_ptx::{B32, B64, Error, KernelBuilder, Module, ModuleBuilder};
 
 use super::super::backward_class::BackwardClass;
@@ -79,7 +80,8 @@ fn write(k: &mut KernelBuilder, class: &BackwardClass) {
     let tiles = Layout::new(class).declare(k);
     let thread = Thread::new(k);
     // Early keys are seen by most queries: the longest work begins first.
-    let block = Block::of_keys(k, &inputs);
+    let ticket = class.ordered.then(|| turns::ticket(k, &inputs));
+    let block = Block::of_keys(k, &inputs, ticket);
     let sequence = Sequence::new(k, class.lengths, &inputs, block.batch);
     let alignment = alignment(k, &inputs, &sequence);
     let dropout = class.dropout.then(|| Dropout::new(k, &inputs, block.batch, alignment));
@@ -103,7 +105,9 @@ fn write(k: &mut KernelBuilder, class: &BackwardClass) {
         part,
         shift,
     };
-    if class.lengths.packed {
+    if class.lengths.packed && class.ordered {
+        context.neighbouring_tiles(k);
+    } else if class.lengths.packed {
         // The grid is made for a hint of the longest sequence.
         let tiles = context.inputs.u32(k, Parameter::RowTiles);
         let tile = k.mov_b32(block.tile);
@@ -171,6 +175,34 @@ impl Context<'_> {
             Some(shift) => k.sub_u32(key, shift),
             None => key,
         }
+    }
+
+    /// The block's share of a packed sequence's tiles, late ones first. A share is more than one
+    /// tile where the hint of the longest sequence was wrong; neighbours then wait for nobody who
+    /// begins later.
+    fn neighbouring_tiles(&self, k: &mut KernelBuilder) {
+        let tiles = self.inputs.u32(k, Parameter::RowTiles);
+        let keys = match self.shift {
+            Some(shift) => k.add_u32(self.sequence.rows_k, shift),
+            None => self.sequence.rows_k,
+        };
+        let all = k.add_u32(keys, self.class.tile.keys - 1);
+        let all = k.div_u32(all, self.class.tile.keys);
+        let share = k.add_u32(all, tiles);
+        let share = k.sub_u32(share, 1);
+        let share = k.div_u32(share, tiles);
+        let begin = k.mul_lo_u32(self.block.tile, share);
+        let end = k.add_u32(begin, share);
+        let tile = k.min_u32(end, all);
+        k.while_(
+            |k| k.setp_u32(Gt, tile, begin),
+            |k| {
+                k.sub_u32_to(tile, tile, 1);
+                self.tile(k, tile);
+                // The next tile goes where this one is still read.
+                k.bar_sync_all();
+            },
+        );
     }
 
     fn tile(&self, k: &mut KernelBuilder, tile: B32) {

@@ -7,13 +7,14 @@ use super::super::any_products::AnyProducts;
 use super::copies::Copies;
 use super::dq::QueryGradients;
 use super::gradients::ScoreGradients;
+use super::turns::Turns;
 use super::{Columns, Context, KeyGradients};
 use crate::kernels::softmax::Fragments;
 
 /// Tiles of queries, from the first to the end.
 pub(super) struct QueryRange {
-    begin: B32,
-    end: B32,
+    pub(super) begin: B32,
+    pub(super) end: B32,
     pub(super) any: Pred,
 }
 
@@ -43,6 +44,7 @@ impl Context<'_> {
         let products = Products::new(k, self, sums);
         let gradients = ScoreGradients::new(k, self, first);
         let dq = class.dq.then(|| QueryGradients::new(k, self));
+        let turns = class.ordered.then(|| Turns::new(k, self, first));
         let mut fragments = || -> Fragments {
             let columns = class.tile.rows / 8;
             let row = |k: &mut KernelBuilder| (0..columns).map(|_| k.registers()).collect();
@@ -72,6 +74,9 @@ impl Context<'_> {
             if let Some((_, dk)) = &sums.dk {
                 products.of_values.values(k, &ds, dk);
             }
+            if let Some(turns) = &turns {
+                turns.begin(k, self, head, tile);
+            }
             k.bar_sync_all();
             let next = k.add_u32(tile, 1);
             let wraps = k.setp_u32(Eq, next, range.end);
@@ -89,6 +94,9 @@ impl Context<'_> {
             k.mov_b32_to(head, next_head);
             k.mov_b32_to(query, next_query);
         });
+        if let Some(turns) = &turns {
+            turns.end(k);
+        }
     }
 }
 

@@ -7,43 +7,51 @@
 use jhalak_ptx::Comparison::{Eq, Lt, Ne};
 use jhalak_ptx::{B32, B64, F32, KernelBuilder, Pred};
 
-use super::super::guarded::load_float;
-use super::super::parameters::{Axis, Tensor};
-use super::super::row::{Row, TileRows};
-use super::super::scores::{RowScores, Scores};
-use super::super::softmax::{Exponent, finite_or_zero};
-use super::epilogue::Normaliser;
-use super::forward::Context;
+use super::context::Context;
+use super::guarded::load_float;
+use super::normaliser::Normaliser;
+use super::parameters::{Axis, Tensor};
+use super::row::{Row, TileRows};
+use super::scores::{RowScores, Scores};
+use super::softmax::{Exponent, finite_or_zero};
 
 const WARP: u32 = 32;
 
-/// Writes out and lse again of the warp's rows whose bits are set: bit 4·g + r stands for the `r`th
-/// row of the lanes whose first one is row g.
-pub(crate) fn rows(
-    k: &mut KernelBuilder,
-    context: &Context<'_>,
-    tile_rows: &TileRows,
-    first_row: B32,
-    bits: B32,
-) {
-    let bits = k.mov_b32(bits);
-    k.do_while(|k| {
-        let rest = k.sub_u32(bits, 1);
-        let below = k.not_b32(bits);
-        let below = k.and_b32(below, rest);
-        let bit = k.popc_b32(below);
-        k.and_b32_to(bits, bits, rest);
-        let (row, r) = (k.shr_u32(bit, 2), k.and_b32(bit, 3));
-        let index = k.mad_lo_u32(r, 8, row);
-        let index = k.add_u32(index, first_row);
-        let row = tile_rows.row(k, index);
-        SlowRow::new(k, context, row).write(k);
-        k.setp_u32(Ne, bits, 0)
-    });
+/// How rows of a tile are repaired.
+pub(crate) struct Repair<'r> {
+    pub(crate) context: &'r Context<'r>,
+    pub(crate) tile_rows: &'r TileRows,
+    /// The keys of the block's part, from and to, if they are split.
+    pub(crate) part: Option<[B32; 2]>,
+    /// Stores the result of a row, the tile's so manieth, in a column.
+    pub(crate) store: &'r dyn Fn(&mut KernelBuilder, &Row, B32, B32, F32),
 }
 
-struct SlowRow<'c> {
-    context: &'c Context<'c>,
+impl Repair<'_> {
+    /// Stores out and lse again of the warp's rows whose bits are set: bit 4·g + r stands for the
+    /// `r`th row of the lanes whose first one is row g.
+    pub(crate) fn rows(&self, k: &mut KernelBuilder, first_row: B32, bits: B32) {
+        let bits = k.mov_b32(bits);
+        k.do_while(|k| {
+            let rest = k.sub_u32(bits, 1);
+            let below = k.not_b32(bits);
+            let below = k.and_b32(below, rest);
+            let bit = k.popc_b32(below);
+            k.and_b32_to(bits, bits, rest);
+            let (row, r) = (k.shr_u32(bit, 2), k.and_b32(bit, 3));
+            let index = k.mad_lo_u32(r, 8, row);
+            let index = k.add_u32(index, first_row);
+            SlowRow::new(k, self, index).write(k);
+            k.setp_u32(Ne, bits, 0)
+        });
+    }
+}
+
+struct SlowRow<'r> {
+    repair: &'r Repair<'r>,
+    context: &'r Context<'r>,
+    /// Which row of the tile.
+    index: B32,
     row: Row,
     scores: Scores,
     row_scores: RowScores,
@@ -56,8 +64,9 @@ struct SlowRow<'c> {
     end: B32,
 }
 
-impl<'c> SlowRow<'c> {
-    fn new(k: &mut KernelBuilder, context: &'c Context<'c>, row: Row) -> Self {
+impl<'r> SlowRow<'r> {
+    fn new(k: &mut KernelBuilder, repair: &'r Repair<'r>, index: B32) -> Self {
+        let (context, row) = (repair.context, repair.tile_rows.row(k, index));
         let sequence = &context.sequence;
         let used = k.setp_u32(Lt, row.i, sequence.used_q);
         let scores = context.scores.unfolded();
@@ -67,8 +76,11 @@ impl<'c> SlowRow<'c> {
         let key = Row { i: zero, head: context.block.head_k };
         let [keys, v] =
             [Tensor::K, Tensor::V].map(|t| context.row_address(k, t, sequence.start_k, &key));
-        let (begin, end) = (context.visible.first(k, row.i), context.visible.end(k, row.i));
-        SlowRow { context, row, scores, row_scores, q, k: keys, v, begin, end }
+        let (mut begin, mut end) = (context.visible.first(k, row.i), context.visible.end(k, row.i));
+        if let Some([from, to]) = repair.part {
+            (begin, end) = (k.max_s32(begin, from), k.min_s32(end, to));
+        }
+        SlowRow { repair, context, index, row, scores, row_scores, q, k: keys, v, begin, end }
     }
 
     fn write(&self, k: &mut KernelBuilder) {
@@ -144,13 +156,10 @@ impl<'c> SlowRow<'c> {
                 k.add_u32_to(first, first, WARP);
             },
         );
-        let out =
-            self.context.row_address(k, Tensor::Out, self.context.sequence.start_q, &self.row);
         for (column, sum) in columns {
             let inside = k.setp_u32(Lt, column, class.head_dim_v);
-            let place = self.place(k, Tensor::Out, class.out.bytes(), out, column);
             let value = k.mul_f32(sum, factor);
-            k.if_(inside, |k| class.out.store(k, place, value));
+            k.if_(inside, |k| (self.repair.store)(k, &self.row, self.index, column, value));
         }
     }
 
@@ -158,7 +167,11 @@ impl<'c> SlowRow<'c> {
     fn score(&self, k: &mut KernelBuilder, key: B32) -> F32 {
         let row = self.key_row(k, self.k, Tensor::K, key);
         let product = k.mov_f32(0.0);
-        k.for_range(0, self.context.class.head_dim, 1, |k, column| {
+        // The compiler does not see that this is the head dimension, and leaves the loop a loop.
+        let head_dim = self.context.class.head_dim;
+        let columns = k.add_u32(self.context.sequence.rows_k, head_dim);
+        let columns = k.min_u32(columns, head_dim);
+        k.for_range(0, columns, 1, |k, column| {
             let always = k.setp_u32(Eq, column, column);
             let a = self.element(k, Tensor::Q, self.q, column, always);
             let b = self.element(k, Tensor::K, row, column, always);
@@ -182,25 +195,8 @@ impl<'c> SlowRow<'c> {
         inside: Pred,
     ) -> F32 {
         let element = self.context.class.element;
-        let place = self.place(k, tensor, element.bytes(), row, column);
+        let place = self.context.place(k, tensor, element, row, column);
         load_float(k, element, inside, place)
-    }
-
-    fn place(
-        &self,
-        k: &mut KernelBuilder,
-        tensor: Tensor,
-        bytes: u32,
-        row: B64,
-        column: B32,
-    ) -> B64 {
-        match self.context.column(k, tensor) {
-            None => k.mad_wide_u32(column, bytes, row),
-            Some(stride) => {
-                let column = k.cvt_u64_u32(column);
-                k.mad_lo_u64(column, stride, row)
-            }
-        }
     }
 }
 
