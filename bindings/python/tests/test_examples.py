@@ -1,9 +1,11 @@
-"""The examples of examples/python run, small, and say what they promise."""
+"""The examples of examples/python and of the documents run, small, and say what they promise."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+from tiny_models import decoder
 
 REPOSITORY = Path(__file__).parents[3]
 EXAMPLES = REPOSITORY / "examples" / "python"
@@ -49,3 +51,16 @@ def test_a_document_is_summarised_by_its_own_sentences():
     document = " ".join((REPOSITORY / "LICENSE-APACHE").read_text().split())
     assert len(sentences) == 2
     assert all(sentence.removeprefix("- ") in document for sentence in sentences)
+
+
+def test_the_programs_of_the_page_on_flash_attn_run(tmp_path):
+    decoder("llama").save_pretrained(tmp_path)
+    page = (REPOSITORY / "docs" / "moving-from-flash-attn.md").read_text()
+    programs = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names, chosen = {"name": tmp_path}, []
+    for program in programs:
+        exec(program, names)
+        if "model" in names:
+            chosen.append(names["model"].config._attn_implementation)
+    assert names["q"].grad.abs().sum() > 0
+    assert chosen == ["jhalak", "kernels-community/flash-attn2"]

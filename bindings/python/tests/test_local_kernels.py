@@ -12,7 +12,6 @@ from transformers import (
     BertModel,
     DynamicCache,
     GenerationConfig,
-    LlamaForCausalLM,
     StaticCache,
 )
 from transformers.generation import ContinuousBatchingConfig
@@ -20,6 +19,7 @@ from transformers.modeling_flash_attention_utils import _flash_attention_forward
 
 import jhalak.transformers
 from jhalak import __main__ as command
+from standard import judge
 from tiny_models import (
     DECODERS,
     SIZES,
@@ -181,12 +181,13 @@ def test_transformers_call_with_a_block_table_reads_and_fills_pages():
     assert torch.equal(k_pages[1, 1], k[0, 0]) and torch.equal(v_pages[3, 3], v[0, 1])
 
 
-def test_sixteen_bits_work_on_the_cpu():
-    model, ids = decoder("llama"), tokens()
-    assert isinstance(model, LlamaForCausalLM)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("implementation", ["jhalak", FLASH])
+def test_sixteen_bits_are_as_exact_as_eager_attention(implementation, dtype):
+    model, ids = decoder("llama").to(dtype), tokens()
     with torch.no_grad():
-        expected = switch(model.bfloat16(), "eager")(ids).logits
-        found = switch(model, FLASH)(ids).logits
+        eager = switch(model, "eager")(ids).logits
+        found = switch(model, implementation)(ids).logits
         exact = switch(model.float(), "eager")(ids).logits
-    assert found.dtype == torch.bfloat16
-    assert (found - exact).abs().max() <= 2 * (expected - exact).abs().max()
+    assert found.dtype == dtype
+    judge(found, eager, exact)
