@@ -48,7 +48,14 @@ impl Borrowed {
                  kernels yet: move the arrays to the CPU"
             )));
         }
-        let imported = request.import(None, None)?;
+        let imported = match request.import(None, None) {
+            // A producer from before the protocol had versions takes no arguments.
+            Err(error) if error.is_instance_of::<PyTypeError>(array.py()) => {
+                let capsule = array.call_method0("__dlpack__")?;
+                ImportRequest::new(capsule.as_borrowed())?.import(None, None)?
+            }
+            imported => imported?,
+        };
         let dtype = imported.validate().map_err(|e| PyValueError::new_err(e.to_string()))?.dtype();
         let dtype = DLPACK_DTYPES.iter().position(|known| *known == dtype).ok_or_else(|| {
             PyTypeError::new_err(format!(

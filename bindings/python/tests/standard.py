@@ -7,6 +7,8 @@ last bit.
 
 import torch
 
+import jhalak
+
 F32_ULP = 2.0**-23
 
 
@@ -105,3 +107,28 @@ def judge_lse(lse, truth, dtype):
 def tensors(*shapes, dtype=torch.float32, grad=False):
     """Unit-normal tensors."""
     return [torch.randn(shape).to(dtype).requires_grad_(grad) for shape in shapes]
+
+
+def against_standard(q, k, v, options, grads=()):
+    """Judges out, lse and the gradients of everything in `grads` and of q, k, v."""
+    named = {"q": q, "k": k, "v": v, **{name: options[name] for name in grads}}
+    own, runs = {}, []
+    for dtype in (None, q.dtype, torch.float64):
+        leaves = {n: t.detach().clone().requires_grad_() for n, t in named.items()}
+        call = {**options, **{n: leaves[n] for n in grads}}
+        if dtype is None:
+            out, lse = jhalak.attention(
+                leaves["q"], leaves["k"], leaves["v"], return_lse=True, **call
+            )
+        else:
+            out, lse = attention(leaves["q"], leaves["k"], leaves["v"], dtype=dtype, **call)
+        seen = torch.where(lse == -torch.inf, 0, lse)
+        torch.manual_seed(5)
+        weight, lse_weight = torch.randn(out.shape), torch.randn(lse.shape)
+        ((out.double() * weight).sum() + (seen.double() * lse_weight).sum()).backward()
+        runs.append((out.detach(), lse.detach(), {n: t.grad for n, t in leaves.items()}))
+    own, yardstick, truth = runs
+    judge(own[0], yardstick[0], truth[0])
+    judge_lse(own[1], truth[1], q.dtype)
+    for name in named:
+        judge(own[2][name], yardstick[2][name], truth[2][name], 3.5, f"d{name}")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import jhalak
-from standard import attention, judge, judge_lse, tensors
+from standard import against_standard, tensors
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 OPTIONS = {
@@ -29,31 +29,6 @@ def bias_mask_slopes_sinks(batch, heads, seqlen_q, seqlen_k, dtype):
         "alibi_slopes": torch.rand(heads),
         "sinks": torch.randn(heads).to(dtype),
     }
-
-
-def against_standard(q, k, v, options, grads=()):
-    """Judges out, lse and the gradients of everything in `grads` and of q, k, v."""
-    named = {"q": q, "k": k, "v": v, **{name: options[name] for name in grads}}
-    own, runs = {}, []
-    for dtype in (None, q.dtype, torch.float64):
-        leaves = {n: t.detach().clone().requires_grad_() for n, t in named.items()}
-        call = {**options, **{n: leaves[n] for n in grads}}
-        if dtype is None:
-            out, lse = jhalak.attention(
-                leaves["q"], leaves["k"], leaves["v"], return_lse=True, **call
-            )
-        else:
-            out, lse = attention(leaves["q"], leaves["k"], leaves["v"], dtype=dtype, **call)
-        seen = torch.where(lse == -torch.inf, 0, lse)
-        torch.manual_seed(5)
-        weight, lse_weight = torch.randn(out.shape), torch.randn(lse.shape)
-        ((out.double() * weight).sum() + (seen.double() * lse_weight).sum()).backward()
-        runs.append((out.detach(), lse.detach(), {n: t.grad for n, t in leaves.items()}))
-    own, yardstick, truth = runs
-    judge(own[0], yardstick[0], truth[0])
-    judge_lse(own[1], truth[1], q.dtype)
-    for name in named:
-        judge(own[2][name], yardstick[2][name], truth[2][name], 3.5, f"d{name}")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -1,8 +1,12 @@
 """The functions everybody calls, for any kind of array."""
 
 import sys
+from collections.abc import Iterable
+from typing import Any
 
 from jhalak import _arrays, _raw
+from jhalak._results import Gradients
+from jhalak._types import Array, Window
 
 
 def _is_torch(x):
@@ -18,29 +22,29 @@ def _torch():
 
 
 def attention(
-    q,
-    k,
-    v,
+    q: Array,
+    k: Array,
+    v: Array,
     *,
-    scale=None,
-    causal=False,
-    window=None,
-    softcap=0.0,
-    bias=None,
-    mask=None,
-    alibi_slopes=None,
-    sinks=None,
-    dropout_p=0.0,
-    seed=None,
-    offset=0,
-    q_start=None,
-    k_start=None,
-    seqused_q=None,
-    seqused_k=None,
-    out_dtype=None,
-    return_lse=False,
-    layout="bshd",
-):
+    scale: float | None = None,
+    causal: bool = False,
+    window: Window | None = None,
+    softcap: float | None = 0.0,
+    bias: Array | None = None,
+    mask: Array | None = None,
+    alibi_slopes: Array | None = None,
+    sinks: Array | None = None,
+    dropout_p: float = 0.0,
+    seed: int | None = None,
+    offset: int = 0,
+    q_start: int | None = None,
+    k_start: int | None = None,
+    seqused_q: Array | None = None,
+    seqused_k: Array | None = None,
+    out_dtype: Any = None,
+    return_lse: bool = False,
+    layout: str = "bshd",
+) -> Any:
     """Exact attention in linear memory: softmax(scale · q kᵀ) v.
 
     q is [B, Sq, Hq, D], k [B, Sk, Hk, D], v [B, Sk, Hk, Dv], all float32, float16, bfloat16 or
@@ -102,32 +106,32 @@ def attention(
 
 
 def varlen_attention(
-    q,
-    k,
-    v,
-    cu_seqlens_q,
-    cu_seqlens_k,
+    q: Array,
+    k: Array,
+    v: Array,
+    cu_seqlens_q: Array,
+    cu_seqlens_k: Array,
     *,
-    max_seqlen_q=None,
-    max_seqlen_k=None,
-    scale=None,
-    causal=False,
-    window=None,
-    softcap=0.0,
-    bias=None,
-    mask=None,
-    alibi_slopes=None,
-    sinks=None,
-    dropout_p=0.0,
-    seed=None,
-    offset=0,
-    q_start=None,
-    k_start=None,
-    seqused_q=None,
-    seqused_k=None,
-    out_dtype=None,
-    return_lse=False,
-):
+    max_seqlen_q: Any = None,
+    max_seqlen_k: Any = None,
+    scale: float | None = None,
+    causal: bool = False,
+    window: Window | None = None,
+    softcap: float | None = 0.0,
+    bias: Array | None = None,
+    mask: Array | None = None,
+    alibi_slopes: Array | None = None,
+    sinks: Array | None = None,
+    dropout_p: float = 0.0,
+    seed: int | None = None,
+    offset: int = 0,
+    q_start: int | None = None,
+    k_start: int | None = None,
+    seqused_q: Array | None = None,
+    seqused_k: Array | None = None,
+    out_dtype: Any = None,
+    return_lse: bool = False,
+) -> Any:
     """`attention` for sequences packed one after the other: q [total_q, Hq, D], k, v [total_k, …].
 
     Sequence b holds the rows cu_seqlens[b] to cu_seqlens[b + 1], int32 or int64. max_seqlen_q and
@@ -178,40 +182,40 @@ def varlen_attention(
 
 
 def attention_backward(
-    dout,
-    q,
-    k,
-    v,
-    out,
-    lse,
+    dout: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    out: Array | None,
+    lse: Array,
     *,
-    delta=None,
-    dlse=None,
-    dq=True,
-    dk=True,
-    dv=True,
-    dbias=None,
-    dsinks=None,
-    accumulate=False,
-    cu_seqlens_q=None,
-    cu_seqlens_k=None,
-    scale=None,
-    causal=False,
-    window=None,
-    softcap=0.0,
-    bias=None,
-    mask=None,
-    alibi_slopes=None,
-    sinks=None,
-    dropout_p=0.0,
-    seed=None,
-    offset=0,
-    q_start=None,
-    k_start=None,
-    seqused_q=None,
-    seqused_k=None,
-    layout="bshd",
-):
+    delta: Array | None = None,
+    dlse: Array | None = None,
+    dq: Array | bool | None = True,
+    dk: Array | bool | None = True,
+    dv: Array | bool | None = True,
+    dbias: Array | bool | None = None,
+    dsinks: Array | bool | None = None,
+    accumulate: bool = False,
+    cu_seqlens_q: Array | None = None,
+    cu_seqlens_k: Array | None = None,
+    scale: float | None = None,
+    causal: bool = False,
+    window: Window | None = None,
+    softcap: float | None = 0.0,
+    bias: Array | None = None,
+    mask: Array | None = None,
+    alibi_slopes: Array | None = None,
+    sinks: Array | None = None,
+    dropout_p: float = 0.0,
+    seed: int | None = None,
+    offset: int = 0,
+    q_start: int | None = None,
+    k_start: int | None = None,
+    seqused_q: Array | None = None,
+    seqused_k: Array | None = None,
+    layout: str = "bshd",
+) -> Gradients:
     """The gradients of `attention`, or of `varlen_attention` where cu_seqlens are given.
 
     out and lse are the forward's; with the global ones of a longer context, the gradients are those
@@ -261,7 +265,7 @@ def attention_backward(
     )
 
 
-def merge(parts):
+def merge(parts: Iterable[tuple[Array, Array]]) -> tuple[Any, Any]:
     """Merges results of the same queries over different keys into the result over all of them.
 
     Args:
@@ -280,19 +284,19 @@ def merge(parts):
 
 
 def dropout_mask(
-    q,
-    k,
-    v,
+    q: Array,
+    k: Array,
+    v: Array,
     *,
-    dropout_p,
-    seed,
-    offset=0,
-    q_start=None,
-    k_start=None,
-    cu_seqlens_q=None,
-    cu_seqlens_k=None,
-    layout="bshd",
-):
+    dropout_p: float,
+    seed: int,
+    offset: int = 0,
+    q_start: int | None = None,
+    k_start: int | None = None,
+    cu_seqlens_q: Array | None = None,
+    cu_seqlens_k: Array | None = None,
+    layout: str = "bshd",
+) -> Any:
     """The weights that dropout keeps, bool [B, Hq, Sq, Sk], for tests and comparisons.
 
     Packed sequences give [B, Hq, longest Sq, longest Sk], False outside a sequence.

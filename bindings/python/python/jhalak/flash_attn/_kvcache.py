@@ -1,33 +1,35 @@
 """`flash_attn_with_kvcache`: new keys appended to a cache in place, then attention over it."""
 
 import torch
+from torch import Tensor
 
+from jhalak._types import Window
 from jhalak.flash_attn import _core
 from jhalak.flash_attn.layers.rotary import apply_rotary_emb
 
 
 def flash_attn_with_kvcache(
-    q,
-    k_cache,
-    v_cache,
-    k=None,
-    v=None,
-    rotary_cos=None,
-    rotary_sin=None,
-    cache_seqlens=None,
-    cache_batch_idx=None,
-    cache_leftpad=None,
-    block_table=None,
-    softmax_scale=None,
-    causal=False,
-    window_size=(-1, -1),
-    softcap=0.0,
-    rotary_interleaved=True,
-    alibi_slopes=None,
-    num_splits=0,
-    return_softmax_lse=False,
-    s_aux=None,
-):
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    k: Tensor | None = None,
+    v: Tensor | None = None,
+    rotary_cos: Tensor | None = None,
+    rotary_sin: Tensor | None = None,
+    cache_seqlens: int | Tensor | None = None,
+    cache_batch_idx: Tensor | None = None,
+    cache_leftpad: Tensor | None = None,
+    block_table: Tensor | None = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: Window = (-1, -1),
+    softcap: float = 0.0,
+    rotary_interleaved: bool = True,
+    alibi_slopes: Tensor | None = None,
+    num_splits: int = 0,
+    return_softmax_lse: bool = False,
+    s_aux: Tensor | None = None,
+) -> Tensor | tuple[Tensor, ...]:
     """Attention of q [B, Sq, Hq, D] over a cache [slots, S_max, Hk, D], or over pages of one.
 
     New k and v [B, S_new, Hk, D] are written behind the first cache_seqlens[b] keys. With rotary

@@ -1,17 +1,18 @@
 """flash-attn's private functions, which context-parallel libraries and diffusers call."""
 
 import torch
+from torch import Tensor
 
 from jhalak.flash_attn import _core
 from jhalak.torch import _kernels
 
 
-def maybe_contiguous(x):
+def maybe_contiguous(x: Tensor | None) -> Tensor | None:
     """As flash-attn's: the last dimension made contiguous; jhalak needs no such thing."""
     return x.contiguous() if x is not None and x.stride(-1) != 1 else x
 
 
-def round_multiple(x, m):
+def round_multiple(x: int, m: int) -> int:
     """x rounded up to a multiple of m."""
     return (x + m - 1) // m * m
 
@@ -31,18 +32,18 @@ def _forward(
 
 
 def _flash_attn_forward(
-    q,
-    k,
-    v,
-    dropout_p,
-    softmax_scale,
-    causal,
-    window_size_left,
-    window_size_right,
-    softcap,
-    alibi_slopes,
-    return_softmax,
-):
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dropout_p: float,
+    softmax_scale: float | None,
+    causal: bool,
+    window_size_left: int,
+    window_size_right: int,
+    softcap: float,
+    alibi_slopes: Tensor | None,
+    return_softmax: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(out, lse [B, Hq, Sq], S_dmask, rng_state), without gradients."""
     window = (window_size_left, window_size_right)
     options = (softmax_scale, causal, window, softcap, alibi_slopes)
@@ -51,27 +52,27 @@ def _flash_attn_forward(
 
 
 def _flash_attn_varlen_forward(
-    q,
-    k,
-    v,
-    cu_seqlens_q,
-    cu_seqlens_k,
-    max_seqlen_q,
-    max_seqlen_k,
-    dropout_p,
-    softmax_scale,
-    causal,
-    window_size_left=-1,
-    window_size_right=-1,
-    softcap=0.0,
-    alibi_slopes=None,
-    return_softmax=False,
-    block_table=None,
-    leftpad_k=None,
-    seqused_k=None,
-    zero_tensors=False,
-    num_splits=0,
-):
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float,
+    softmax_scale: float | None,
+    causal: bool,
+    window_size_left: int = -1,
+    window_size_right: int = -1,
+    softcap: float = 0.0,
+    alibi_slopes: Tensor | None = None,
+    return_softmax: bool = False,
+    block_table: Tensor | None = None,
+    leftpad_k: Tensor | None = None,
+    seqused_k: Tensor | None = None,
+    zero_tensors: bool = False,
+    num_splits: int = 0,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(out, lse [Hq, total_q], S_dmask, rng_state), without gradients."""
     if seqused_k is not None and return_softmax and dropout_p:
         raise NotImplementedError("return_softmax is not supported with seqused_k")
@@ -114,25 +115,25 @@ def _backward(dout, q, k, v, out, lse, grads, dropout_p, options, rng_state, cu_
 
 
 def _flash_attn_backward(
-    dout,
-    q,
-    k,
-    v,
-    out,
-    softmax_lse,
-    dq,
-    dk,
-    dv,
-    dropout_p,
-    softmax_scale,
-    causal,
-    window_size_left,
-    window_size_right,
-    softcap,
-    alibi_slopes,
-    deterministic,
-    rng_state=None,
-):
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    softmax_lse: Tensor,
+    dq: Tensor | None,
+    dk: Tensor | None,
+    dv: Tensor | None,
+    dropout_p: float,
+    softmax_scale: float | None,
+    causal: bool,
+    window_size_left: int,
+    window_size_right: int,
+    softcap: float,
+    alibi_slopes: Tensor | None,
+    deterministic: bool,
+    rng_state: Tensor | None = None,
+) -> Tensor:
     """Writes dq, dk and dv where they are given; returns softmax_d = rowsum(dout ∘ out)."""
     window = (window_size_left, window_size_right)
     options = (softmax_scale, causal, window, softcap, alibi_slopes)
@@ -143,30 +144,30 @@ def _flash_attn_backward(
 
 
 def _flash_attn_varlen_backward(
-    dout,
-    q,
-    k,
-    v,
-    out,
-    softmax_lse,
-    dq,
-    dk,
-    dv,
-    cu_seqlens_q,
-    cu_seqlens_k,
-    max_seqlen_q,
-    max_seqlen_k,
-    dropout_p,
-    softmax_scale,
-    causal,
-    window_size_left,
-    window_size_right,
-    softcap,
-    alibi_slopes,
-    deterministic,
-    rng_state=None,
-    zero_tensors=False,
-):
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    softmax_lse: Tensor,
+    dq: Tensor | None,
+    dk: Tensor | None,
+    dv: Tensor | None,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float,
+    softmax_scale: float | None,
+    causal: bool,
+    window_size_left: int,
+    window_size_right: int,
+    softcap: float,
+    alibi_slopes: Tensor | None,
+    deterministic: bool,
+    rng_state: Tensor | None = None,
+    zero_tensors: bool = False,
+) -> Tensor:
     """As `_flash_attn_backward`, for packed sequences."""
     window = (window_size_left, window_size_right)
     options = (softmax_scale, causal, window, softcap, alibi_slopes)

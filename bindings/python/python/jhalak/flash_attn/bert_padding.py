@@ -2,6 +2,7 @@
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 __all__ = [
     "index_first_axis",
@@ -13,23 +14,25 @@ __all__ = [
 ]
 
 
-def index_first_axis(input, indices):
+def index_first_axis(input: Tensor, indices: Tensor) -> Tensor:
     """The rows `indices` of `input` [rows, …]."""
     return input[indices]
 
 
-def index_put_first_axis(values, indices, first_axis_dim):
+def index_put_first_axis(values: Tensor, indices: Tensor, first_axis_dim: int) -> Tensor:
     """[first_axis_dim, …] with `values` in the rows `indices` and 0 in the others."""
     out = values.new_zeros((first_axis_dim, *values.shape[1:]))
     return out.index_put((indices,), values)
 
 
-def index_first_axis_residual(input, indices):
+def index_first_axis_residual(input: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
     """The rows `indices` of `input`, and `input` itself."""
     return input[indices], input
 
 
-def unpad_input(hidden_states, attention_mask, unused_mask=None):
+def unpad_input(
+    hidden_states: Tensor, attention_mask: Tensor, unused_mask: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor, int, Tensor]:
     """Takes the padding out of hidden_states [B, S, …].
 
     attention_mask [B, S] is 1 for real tokens; unused_mask is 1 for rows that are kept although
@@ -53,7 +56,9 @@ def unpad_input(hidden_states, attention_mask, unused_mask=None):
     )
 
 
-def unpad_input_for_concatenated_sequences(hidden_states, attention_mask_in_length):
+def unpad_input_for_concatenated_sequences(
+    hidden_states: Tensor, attention_mask_in_length: Tensor
+) -> tuple[Tensor, Tensor, Tensor, int]:
     """`unpad_input` for rows that hold several sequences.
 
     attention_mask_in_length [B, S] lists the lengths of the sequences in each row, then zeros:
@@ -73,7 +78,7 @@ def unpad_input_for_concatenated_sequences(hidden_states, attention_mask_in_leng
     return hidden_states.flatten(0, 1)[indices], indices, cu_seqlens, longest
 
 
-def pad_input(hidden_states, indices, batch, seqlen):
+def pad_input(hidden_states: Tensor, indices: Tensor, batch: int, seqlen: int) -> Tensor:
     """Puts rows [total, …] back into [batch, seqlen, …], with 0 as padding."""
     padded = index_put_first_axis(hidden_states, indices, batch * seqlen)
     return padded.unflatten(0, (batch, seqlen))

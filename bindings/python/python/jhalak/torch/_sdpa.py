@@ -2,6 +2,7 @@
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from jhalak.torch import _calls
 
@@ -16,7 +17,7 @@ class SdpaSwitch:
     def __init__(self):
         self._on = True
 
-    def disable(self):
+    def disable(self) -> None:
         """Gives the function back to torch, once every switch is off."""
         global _enabled
         if self._on:
@@ -32,7 +33,7 @@ class SdpaSwitch:
         self.disable()
 
 
-def enable_sdpa():
+def enable_sdpa() -> SdpaSwitch:
     """Sends torch.nn.functional.scaled_dot_product_attention to jhalak, on tensors it can take.
 
         with jhalak.torch.enable_sdpa():
@@ -51,15 +52,15 @@ def enable_sdpa():
 
 
 def scaled_dot_product_attention(
-    query,
-    key,
-    value,
-    attn_mask=None,
-    dropout_p=0.0,
-    is_causal=False,
-    scale=None,
-    enable_gqa=False,
-):
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
     """torch's function of this name, by jhalak."""
     if not _takes(query, key, value, attn_mask, is_causal, enable_gqa):
         return _SDPA(

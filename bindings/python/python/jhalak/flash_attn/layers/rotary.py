@@ -1,6 +1,7 @@
 """Rotary position embeddings with flash-attn's names (Su et al., 2021, "RoFormer")."""
 
 import torch
+from torch import Tensor
 
 __all__ = [
     "RotaryEmbedding",
@@ -13,7 +14,7 @@ __all__ = [
 ]
 
 
-def rotate_half(x, interleaved=False):
+def rotate_half(x: Tensor, interleaved: bool = False) -> Tensor:
     """Each pair (a, b) as (-b, a); pairs are neighbours, or lie half a vector apart."""
     if not interleaved:
         first, second = x.chunk(2, dim=-1)
@@ -21,7 +22,9 @@ def rotate_half(x, interleaved=False):
     return torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2)
 
 
-def apply_rotary_emb_torch(x, cos, sin, interleaved=False):
+def apply_rotary_emb_torch(
+    x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False
+) -> Tensor:
     """x [B, S, H, D] turned by cos, sin [S, rotary_dim / 2] or [B, S, rotary_dim / 2]."""
     turning = cos.shape[-1] * 2
     if turning > x.shape[-1]:
@@ -39,15 +42,15 @@ def apply_rotary_emb_torch(x, cos, sin, interleaved=False):
 
 
 def apply_rotary_emb(
-    x,
-    cos,
-    sin,
-    interleaved=False,
-    inplace=False,
-    seqlen_offsets=0,
-    cu_seqlens=None,
-    max_seqlen=None,
-):
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    interleaved: bool = False,
+    inplace: bool = False,
+    seqlen_offsets: int | Tensor = 0,
+    cu_seqlens: Tensor | None = None,
+    max_seqlen: int | None = None,
+) -> Tensor:
     """x [B, S, H, D], or [total, H, D] with cu_seqlens, turned by its positions.
 
     cos and sin are [longest position, rotary_dim / 2]. Row i of sequence b has position
@@ -75,15 +78,15 @@ apply_rotary_emb_func = apply_rotary_emb
 
 
 def apply_rotary_emb_qkv_(
-    qkv,
-    cos,
-    sin,
-    cos_k=None,
-    sin_k=None,
-    interleaved=False,
-    seqlen_offsets=0,
-    num_heads_q=None,
-):
+    qkv: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    cos_k: Tensor | None = None,
+    sin_k: Tensor | None = None,
+    interleaved: bool = False,
+    seqlen_offsets: int | Tensor = 0,
+    num_heads_q: int | None = None,
+) -> Tensor:
     """q and k within qkv turned in place: [B, S, 3, H, D], or [B, S, Hq + 2 Hk, D]."""
     if qkv.dim() == 5:
         q, k = qkv[:, :, 0], qkv[:, :, 1]
@@ -100,7 +103,13 @@ def apply_rotary_emb_qkv_(
     return qkv
 
 
-def apply_rotary_emb_kv_(kv, cos, sin, interleaved=False, seqlen_offsets=0):
+def apply_rotary_emb_kv_(
+    kv: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    interleaved: bool = False,
+    seqlen_offsets: int | Tensor = 0,
+) -> Tensor:
     """k within kv [B, S, 2, Hk, D] turned in place."""
     k = kv[:, :, 0]
     k.copy_(apply_rotary_emb(k, cos, sin, interleaved, seqlen_offsets=seqlen_offsets))
